@@ -1,0 +1,203 @@
+//! Memory that the kernel may read or write: page-aligned regions, and the `Buf`s carved from them.
+//!
+//! A [`Buf`] is a raw pointer with a length and a *home*. It is never a `Box` or a `Vec`, since moving one of
+//! those while the kernel writes through its address would be undefined behaviour. A `Buf` in an operation is
+//! owned by the reactor until the operation's last completion; nobody looks at its bytes meanwhile.
+#![allow(unsafe_code, reason = "raw memory shared with the kernel is made, viewed and freed here alone")]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::error::{Error, Result};
+
+/// Alignment of every region: what direct I/O asks of memory on the strictest devices.
+pub const PAGE: usize = 4096;
+
+/// Page-aligned, zeroed memory, freed with the last `Arc` to it.
+#[derive(Debug)]
+pub struct Region {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a region is plain memory without thread affinity; who may touch which bytes when is kept by the `Buf`s
+// over it (the reactor for those in flight, the holder for the others).
+unsafe impl Send for Region {}
+// SAFETY: as for `Send`; shared access hands out no reference to the bytes.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Zeroed memory of at least `len` bytes, rounded up to whole pages; never less than one page.
+    ///
+    /// # Errors
+    /// `-ENOMEM` when the system has none, [`Error::TooLarge`] when the size itself is absurd.
+    pub fn new(len: usize) -> Result<Arc<Self>> {
+        let rounded = len.max(1).checked_next_multiple_of(PAGE);
+        let layout = rounded.and_then(|size| Layout::from_size_align(size, PAGE).ok());
+        let layout = layout.ok_or_else(|| Error::TooLarge(format!("{len} bytes of memory").into()))?;
+        // SAFETY: the layout has a non-zero size.
+        let pointer = NonNull::new(unsafe { alloc_zeroed(layout) });
+        let pointer = pointer
+            .ok_or_else(|| Error::system(libc::ENOMEM, format!("allocating {} bytes", layout.size())))?;
+        Ok(Arc::new(Region { pointer, layout }))
+    }
+
+    /// Its length in bytes, a multiple of [`PAGE`].
+    pub fn len(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// Never: a region has at least one page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Its first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this very layout, and the last owner is gone.
+        unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
+    }
+}
+
+/// Who keeps a [`Buf`]'s memory alive.
+#[derive(Debug, Clone)]
+pub enum Home {
+    /// The region it is part of.
+    Region(Arc<Region>),
+    /// Whoever made it, by promise: the reactor's own registered pool, or a C caller until the completion.
+    Outside,
+}
+
+/// A run of bytes that an operation reads or writes.
+#[derive(Debug)]
+pub struct Buf {
+    pointer: NonNull<u8>,
+    len: usize,
+    /// Held for its drop alone.
+    _home: Home,
+}
+
+// SAFETY: a `Buf` is the one handle to its bytes (see `Buf::part` for regions that are shared), and memory has no
+// thread affinity.
+unsafe impl Send for Buf {}
+
+impl Buf {
+    /// Zeroed memory of its own, page-aligned; `len` may be any length, the pages behind it are whole.
+    ///
+    /// # Errors
+    /// As [`Region::new`].
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let region = Region::new(len)?;
+        Ok(Buf { pointer: region.pointer, len, _home: Home::Region(region) })
+    }
+
+    /// Zeroed memory that is filled with `bytes`.
+    ///
+    /// # Errors
+    /// As [`Region::new`].
+    pub fn copied(bytes: &[u8]) -> Result<Self> {
+        let mut buf = Buf::zeroed(bytes.len())?;
+        buf.as_mut_slice().copy_from_slice(bytes);
+        Ok(buf)
+    }
+
+    /// A part of a region that others use too.
+    ///
+    /// # Safety
+    /// While this `Buf` lives, nobody else writes those bytes, and nobody reads them while an operation that
+    /// writes them is under way.
+    ///
+    /// # Panics
+    /// When the range is not inside the region: ranges are computed by the library itself.
+    pub unsafe fn part(region: &Arc<Region>, offset: usize, len: usize) -> Self {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= region.len()), "a part lies inside its region");
+        // SAFETY: the offset was just checked to be inside the region.
+        let pointer = unsafe { region.pointer.add(offset) };
+        Buf { pointer, len, _home: Home::Region(region.clone()) }
+    }
+
+    /// Memory that somebody else keeps alive.
+    ///
+    /// # Safety
+    /// `pointer..pointer + len` stays valid, and is not touched in a way that races with the operation, until the
+    /// `Buf` is dropped.
+    pub unsafe fn outside(pointer: NonNull<u8>, len: usize) -> Self {
+        Buf { pointer, len, _home: Home::Outside }
+    }
+
+    /// A `Buf` of no bytes.
+    pub fn empty() -> Self {
+        Buf { pointer: NonNull::dangling(), len: 0, _home: Home::Outside }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its first byte, for the kernel.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
+    /// Shortens it to its first `len` bytes; longer than it is changes nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the memory is valid for `len` bytes (constructors) and initialised (zeroed, or the caller's);
+        // a `Buf` outside the reactor has no operation under way on it.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.len) }
+    }
+
+    /// Its bytes, to be changed.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as `as_slice`, and `&mut self` is the only handle to these bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buf_is_page_aligned_and_zero() {
+        let buf = Buf::zeroed(5000).unwrap();
+        assert_eq!(buf.as_ptr() as usize % PAGE, 0);
+        assert_eq!(buf.len(), 5000);
+        assert!(buf.as_slice().iter().all(|b| *b == 0));
+    }
+
+    #[test]
+    fn an_absurd_size_is_an_error() {
+        assert!(matches!(Region::new(usize::MAX), Err(Error::TooLarge(_))));
+        assert!(Region::new(isize::MAX as usize & !(PAGE - 1)).is_err());
+    }
+
+    #[test]
+    fn parts_of_one_region_are_apart() {
+        let region = Region::new(2 * PAGE).unwrap();
+        // SAFETY: the two parts don't overlap.
+        let (mut a, b) = unsafe { (Buf::part(&region, 0, 10), Buf::part(&region, 10, 10)) };
+        a.as_mut_slice().fill(7);
+        assert!(b.as_slice().iter().all(|b| *b == 0));
+        a.truncate(3);
+        assert_eq!(a.as_slice(), [7, 7, 7]);
+    }
+}

@@ -1,0 +1,35 @@
+//! Layer 1, the transport: submit an operation, later receive its completion.
+//!
+//! | file | its one purpose |
+//! | --- | --- |
+//! | [`op`] | what can be asked for: [`op::Op`], and what it names: [`op::Target`], [`op::File`] |
+//! | [`completion`] | how an operation is known while it is under way ([`completion::Token`]) and how it ended |
+//! | [`driver`] | the seam: the four ways an operation happens, chosen at run time |
+//! | `uring/` `posix/` `inline` `sim/` | those four ways |
+//! | [`reactor`] | owns every operation in flight, and hands completions to their sinks |
+//! | [`client`] | the trait of a sink that is a machine |
+//! | [`io`] | the handle that `async fn`s use |
+//! | [`task`] | the executor: tasks in a slab, no wakers |
+//! | [`mailbox`] | how another thread finishes an operation of this reactor or wakes it |
+//! | [`fs`] | opening, listing, renaming, locking: what is done at once, not queued |
+//! | [`probe`] | what this kernel allows, or the reason why not |
+//!
+//! Invariant: from submission to its last completion an operation, with its memory and its descriptor, belongs
+//! to the reactor. It is freed only after that completion, or never.
+
+pub mod client;
+pub mod completion;
+pub mod driver;
+pub mod fs;
+pub mod inline;
+pub mod io;
+pub mod mailbox;
+pub mod op;
+pub mod posix;
+pub mod probe;
+pub mod reactor;
+pub mod sim;
+pub mod task;
+pub mod uring;
+
+pub use io::Io;
