@@ -79,10 +79,7 @@ impl<'a> Writer<'a> {
     /// When the slice is too short: its size is the caller's own, never read from outside.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.at + bytes.len();
-        self.out
-            .get_mut(self.at..end)
-            .expect("the slice was sized for these fields")
-            .copy_from_slice(bytes);
+        self.out.get_mut(self.at..end).expect("the slice was sized for these fields").copy_from_slice(bytes);
         self.at = end;
         self
     }

@@ -117,7 +117,10 @@ impl Buf {
     /// # Panics
     /// When the range is not inside the region: ranges are computed by the library itself.
     pub unsafe fn part(region: &Arc<Region>, offset: usize, len: usize) -> Self {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= region.len()), "a part lies inside its region");
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= region.len()),
+            "a part lies inside its region"
+        );
         // SAFETY: the offset was just checked to be inside the region.
         let pointer = unsafe { region.pointer.add(offset) };
         Buf { pointer, len, _home: Home::Region(region.clone()) }
@@ -170,7 +173,6 @@ impl Buf {
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
     }
 }
-
 
 #[cfg(test)]
 mod tests {

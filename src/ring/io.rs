@@ -69,7 +69,7 @@ impl Io {
     /// Submits one operation; the future gives its result and the operation back. Dropping the future leaves the
     /// operation under way, orphaned.
     pub fn submit(&self, op: Op) -> Pending {
-        let token = self.with_reactor(|r| r.submit(op, Sink::Orphan));
+        let token = self.with_reactor(|r| r.submit(op, Sink::Unclaimed));
         Pending { io: self.clone(), token: Some(token) }
     }
 
@@ -78,7 +78,7 @@ impl Io {
     /// # Errors
     /// [`Error::TooLarge`] when it can never fit.
     pub fn submit_chain(&self, steps: Vec<(Op, Link)>) -> Result<Vec<Pending>> {
-        let steps = steps.into_iter().map(|(op, link)| Step { op, link, sink: Sink::Orphan }).collect();
+        let steps = steps.into_iter().map(|(op, link)| Step { op, link, sink: Sink::Unclaimed }).collect();
         let tokens = self.with_reactor(|r| r.submit_chain(steps))?;
         Ok(tokens.into_iter().map(|token| Pending { io: self.clone(), token: Some(token) }).collect())
     }
@@ -119,10 +119,12 @@ impl Io {
     /// again at every turn: for the simulator and for tests, not for hot paths.
     pub async fn until(&self, mut condition: impl FnMut() -> bool) {
         std::future::poll_fn(|_| {
-            if condition() {
+            let holds = condition();
+            let mut tasks = self.0.tasks.borrow_mut();
+            if holds {
+                tasks.progress += 1;
                 return Poll::Ready(());
             }
-            let mut tasks = self.0.tasks.borrow_mut();
             if let Some(current) = tasks.current {
                 tasks.watching.push(current);
             }
@@ -172,21 +174,11 @@ impl Io {
             if self.run_tasks(Some(id)) {
                 return Ok(());
             }
-            let watching = !self.0.tasks.borrow().watching.is_empty();
             match self.with_reactor(|r| r.turn(Wait::Forever)) {
-                Err(e) if e.errno() == Some(libc::EINTR) => {}
-                Err(e) => return Err(e),
-                Ok(()) => {}
-            }
-            if watching {
-                self.wake_watching();
+                Err(e) if e.errno() != Some(libc::EINTR) => return Err(e),
+                _ => self.0.tasks.borrow_mut().progress += 1,
             }
         }
-    }
-
-    fn wake_watching(&self) {
-        let watching = std::mem::take(&mut self.0.tasks.borrow_mut().watching);
-        self.0.reactor.borrow_mut().woken.extend(watching);
     }
 
     /// One turn: submits, waits as told, delivers completions, runs the tasks that can go on.
@@ -196,15 +188,21 @@ impl Io {
     pub fn turn(&self, wait: Wait) -> Result<()> {
         self.run_tasks(None);
         let turned = self.with_reactor(|r| r.turn(wait));
-        self.wake_watching();
+        self.0.tasks.borrow_mut().progress += 1;
         self.run_tasks(None);
         turned
     }
 
-    /// Runs the woken tasks; true as soon as `me`, which its caller polls, is among them.
+    /// Runs the tasks that can go on; true as soon as `me`, which its caller polls, is among them.
     fn run_tasks(&self, me: Option<u32>) -> bool {
         loop {
-            let next = self.0.reactor.borrow_mut().woken.pop_front();
+            let woken = self.0.reactor.borrow_mut().woken.pop_front();
+            let next = {
+                let mut tasks = self.0.tasks.borrow_mut();
+                // Whatever a task did may be what another one watches for.
+                tasks.progress += u64::from(woken.is_some());
+                woken.or_else(|| tasks.next_watching())
+            };
             let Some(id) = next else { return false };
             if Some(id) == me {
                 return true;
@@ -327,4 +325,57 @@ pub fn check(result: i32) -> Result<usize> {
 fn transfer((result, op): (i32, Op)) -> Transfer {
     let buf = op.into_buf().unwrap_or_else(Buf::empty);
     (buf, check(result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_brought_about_by_another_task_is_seen() {
+        let io = Io::inline();
+        let flag = Rc::new(Cell::new(0));
+        let (one, two) = (flag.clone(), flag.clone());
+        let tasks = io.clone();
+        let first = io.spawn(async move {
+            tasks.until(|| one.get() == 1).await;
+            one.set(2);
+        });
+        let tasks = io.clone();
+        io.spawn(async move {
+            tasks.sleep_us(1).await;
+            two.set(1);
+        });
+        io.block_on(async {
+            io.until(|| flag.get() == 2).await;
+            first.wait().await;
+        })
+        .unwrap();
+        assert_eq!((flag.get(), io.live_tasks()), (2, 0));
+    }
+
+    #[test]
+    fn a_condition_that_nobody_can_bring_about_is_an_error_not_a_loop() {
+        let io = Io::inline();
+        assert!(matches!(io.block_on(io.until(|| false)), Err(Error::Internal(_))));
+    }
+
+    #[test]
+    fn results_wait_for_futures_that_are_polled_late() {
+        let io = Io::inline();
+        let late = io.submit(Op::Nop);
+        let done = io.block_on(async {
+            io.sleep_us(1).await;
+            late.await
+        });
+        assert_eq!(done.unwrap().0, 0);
+    }
+
+    #[test]
+    fn joined_operations_end_in_their_order() {
+        let io = Io::inline();
+        let all = (0..3).map(|_| io.submit(Op::Timeout { after: Timespec::from_us(1) })).collect();
+        let results = io.block_on(join(all)).unwrap();
+        assert_eq!(results.iter().map(|(result, _)| *result).collect::<Vec<_>>(), [-libc::ETIME; 3]);
+    }
 }

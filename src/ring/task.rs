@@ -5,6 +5,7 @@
 //! [`join`](super::io::join); combinators that rely on wake-ups don't work here, and none are used.
 //! Tasks are never dropped while they run: they are cancelled by cancelling their operations.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -18,8 +19,14 @@ type Boxed = Pin<Box<dyn Future<Output = ()>>>;
 pub(super) struct Tasks {
     places: Vec<Option<Boxed>>,
     free: Vec<TaskId>,
-    /// Tasks waiting for a condition: run at every turn.
+    /// Tasks waiting for a condition.
     pub(super) watching: Vec<TaskId>,
+    /// Those of them that are asked again in this pass.
+    asking: VecDeque<TaskId>,
+    /// Counts whatever could make a condition hold: turns, woken tasks, conditions that held.
+    pub(super) progress: u64,
+    /// The progress at which the conditions were last asked: without any since, none can hold now.
+    asked_at: u64,
     pub(super) current: Option<TaskId>,
     live: usize,
 }
@@ -38,6 +45,7 @@ impl Tasks {
     pub(super) fn release(&mut self, id: TaskId) {
         self.live -= 1;
         self.watching.retain(|watching| *watching != id);
+        self.asking.retain(|asking| *asking != id);
         self.free.push(id);
     }
 
@@ -47,6 +55,15 @@ impl Tasks {
 
     pub(super) fn take(&mut self, id: TaskId) -> Option<Boxed> {
         self.places.get_mut(id as usize)?.take()
+    }
+
+    /// The next task whose condition is worth asking again.
+    pub(super) fn next_watching(&mut self) -> Option<TaskId> {
+        if self.asking.is_empty() && self.progress != self.asked_at {
+            self.asked_at = self.progress;
+            self.asking.extend(self.watching.drain(..));
+        }
+        self.asking.pop_front()
     }
 
     /// How many tasks there are, `block_on`'s own included.

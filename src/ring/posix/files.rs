@@ -35,9 +35,11 @@ pub fn perform_on(op: &Op, fd: RawFd, done: usize) -> i32 {
         Op::Fsync { data_only, .. } => with(fd, |fd| {
             if *data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }.map(|()| 0)
         }),
-        Op::Timeout { .. } | Op::LinkTimeout { .. } | Op::Poll { .. } | Op::CloseSlot { .. } | Op::External => {
-            Err(Errno::OPNOTSUPP)
-        }
+        Op::Timeout { .. }
+        | Op::LinkTimeout { .. }
+        | Op::Poll { .. }
+        | Op::CloseSlot { .. }
+        | Op::External => Err(Errno::OPNOTSUPP),
     };
     match result {
         Ok(count) => count as i32,
