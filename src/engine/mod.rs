@@ -1,1 +1,2 @@
 //! PLACEHOLDER
+pub mod commit;

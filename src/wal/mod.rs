@@ -1,1 +1,3 @@
 //! PLACEHOLDER
+pub mod sync;
+pub mod writer;
