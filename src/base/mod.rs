@@ -2,6 +2,7 @@
 
 pub mod checksum;
 pub mod codec;
+pub mod defect;
 pub mod error;
 pub mod map;
 pub mod memory;
