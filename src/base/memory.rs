@@ -160,6 +160,21 @@ impl Buf {
         self.len = self.len.min(len);
     }
 
+    /// Cuts it in two at `at`: it keeps the first bytes, the rest is returned. Both keep the region alive.
+    ///
+    /// # Panics
+    /// When `at` is behind its end, or its memory is somebody else's: such a promise covers one `Buf`, not two.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        assert!(at <= self.len, "a buffer is cut inside");
+        assert!(matches!(self._home, Home::Region(_)), "only memory of a region is cut");
+        // SAFETY: `at` was just checked to lie inside; the two halves don't overlap, because this one ends there.
+        let pointer = unsafe { self.pointer.add(at) };
+        let rest = Buf { pointer, len: self.len - at, _home: self._home.clone() };
+        self.len = at;
+        rest
+    }
+
     /// Its bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the memory is valid for `len` bytes (constructors) and initialised (zeroed, or the caller's);
@@ -171,6 +186,61 @@ impl Buf {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as `as_slice`, and `&mut self` is the only handle to these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
+    }
+}
+/// A region that is handed out front to back, in parts that many threads fill at once, and then taken whole.
+///
+/// It is safe by construction: a byte is handed out once, and the whole is given only when no part is left, which
+/// the region's own reference count says.
+#[derive(Debug)]
+pub struct Fill {
+    region: Arc<Region>,
+    used: usize,
+}
+
+impl Fill {
+    /// Room for at least `room` bytes.
+    ///
+    /// # Errors
+    /// As [`Region::new`].
+    pub fn new(room: usize) -> Result<Self> {
+        Ok(Fill { region: Region::new(room)?, used: 0 })
+    }
+
+    /// How many bytes it has room for in all.
+    pub fn room(&self) -> usize {
+        self.region.len()
+    }
+
+    /// How many bytes were handed out.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The next `len` bytes, with whatever an earlier use left in them; `None` when there is no room.
+    pub fn take(&mut self, len: usize) -> Option<Buf> {
+        let end = self.used.checked_add(len).filter(|end| *end <= self.region.len())?;
+        // SAFETY: `used` only grows while any part lives (`reset` looks for that), so no two parts overlap.
+        let part = unsafe { Buf::part(&self.region, self.used, len) };
+        self.used = end;
+        Some(part)
+    }
+
+    /// All bytes handed out so far as one buffer; `None` while a part of it lives.
+    pub fn whole(&mut self) -> Option<Buf> {
+        // `get_mut` orders the holders' last writes before this look.
+        Arc::get_mut(&mut self.region)?;
+        // SAFETY: nobody else has a part of the region, and `take` will only give bytes behind these.
+        Some(unsafe { Buf::part(&self.region, 0, self.used) })
+    }
+
+    /// Empties it for another use; false, and nothing happens, while a part of it lives.
+    pub fn reset(&mut self) -> bool {
+        let unused = Arc::get_mut(&mut self.region).is_some();
+        if unused {
+            self.used = 0;
+        }
+        unused
     }
 }
 
@@ -201,5 +271,30 @@ mod tests {
         assert!(b.as_slice().iter().all(|b| *b == 0));
         a.truncate(3);
         assert_eq!(a.as_slice(), [7, 7, 7]);
+    }
+
+    #[test]
+    fn a_fill_is_whole_only_without_parts() {
+        let mut fill = Fill::new(PAGE).unwrap();
+        let mut a = fill.take(10).unwrap();
+        let mut b = fill.take(20).unwrap();
+        assert!(fill.take(PAGE).is_none());
+        a.as_mut_slice().fill(1);
+        b.as_mut_slice().fill(2);
+        assert!(fill.whole().is_none() && !fill.reset());
+        drop((a, b));
+        let whole = fill.whole().unwrap();
+        assert_eq!((whole.len(), whole.as_slice()[9], whole.as_slice()[10]), (30, 1, 2));
+        assert!(fill.whole().is_none(), "the whole is a part too");
+        drop(whole);
+        assert!(fill.reset());
+        assert_eq!(fill.used(), 0);
+    }
+
+    #[test]
+    fn a_cut_buffer_keeps_its_bytes() {
+        let mut front = Buf::copied(b"abcdef").unwrap();
+        let rest = front.split_off(2);
+        assert_eq!((front.as_slice(), rest.as_slice()), (&b"ab"[..], &b"cdef"[..]));
     }
 }

@@ -73,6 +73,12 @@ impl Io {
         Pending { io: self.clone(), token: Some(token) }
     }
 
+    /// As [`Io::submit`], but a short or interrupted transfer is a result, as in a chain.
+    pub fn submit_exact(&self, op: Op) -> Pending {
+        let token = self.with_reactor(|r| r.submit_exact(op, Sink::Orphan));
+        Pending { io: self.clone(), token: Some(token) }
+    }
+
     /// Submits a chain, whole or not at all; the futures are in the order of the steps.
     ///
     /// # Errors

@@ -211,6 +211,16 @@ impl Reactor {
         token
     }
 
+    /// As [`Reactor::submit`], but a transfer's first result is its last, as in a chain: short or interrupted is what
+    /// the caller is told, because it must know how much went.
+    pub fn submit_exact(&mut self, op: Op, sink: Sink) -> Token {
+        let token = self.submit(op, sink);
+        if let Some(flight) = self.flights.get_mut(token) {
+            flight.chained = true;
+        }
+        token
+    }
+
     fn push_one(&mut self, token: Token) -> bool {
         let Some(flight) = self.flights.get(token) else { return true };
         let entry = Entry { token, op: &flight.op, done: flight.done, link: Link::None };
