@@ -143,6 +143,18 @@ impl Io {
         rustix::fs::ftruncate(file.os(), len).map_err(Error::from)
     }
 
+    /// What tells this file or directory from any other of the system: device and inode. None when simulated.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn identity(&self, file: &File) -> Result<Option<(u64, u64)>> {
+        if file.sim_id().is_some() {
+            return Ok(None);
+        }
+        let stat = rustix::fs::fstat(file.os())?;
+        Ok(Some((stat.st_dev, stat.st_ino)))
+    }
+
     /// Takes the exclusive lock of a file without waiting; false when another opening of it has the lock. It is
     /// given back when the file is closed, or by the process's end.
     ///
@@ -158,6 +170,18 @@ impl Io {
             Err(e) => Err(Error::from(e).context("locking")),
         }
     }
+}
+
+/// Gives the exclusive lock of a file back, although a forked child may still hold a copy of the descriptor.
+///
+/// # Errors
+/// What the system says.
+pub fn unlock(file: &File) -> Result<()> {
+    if file.sim_id().is_some() {
+        // The simulator frees a lock with the file's last clone, and nothing forks there.
+        return Ok(());
+    }
+    rustix::fs::flock(file.os(), rustix::fs::FlockOperation::Unlock).map_err(Error::from)
 }
 
 /// Whether a descriptor has a position, so that a short transfer has a rest.
