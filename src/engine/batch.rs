@@ -215,6 +215,7 @@ impl WriteBatch {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "a test may panic")]
 mod tests {
     use proptest::prelude::*;
 

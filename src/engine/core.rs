@@ -175,7 +175,8 @@ impl Core {
         Edit::Delete { key }.header()?;
         self.stats.add(Counter::Gets, 1);
         let visible = self.commit.visible();
-        let found = self.memtable.get(key, visible, |sequence| self.commit.is_dead(sequence), visit).flatten();
+        let found =
+            self.memtable.get(key, visible, |sequence| self.commit.is_dead(sequence), visit).flatten();
         if found.is_some() {
             self.stats.add(Counter::Found, 1);
         }

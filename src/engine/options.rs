@@ -122,7 +122,9 @@ impl Options {
             return Err(Error::Unsupported(text.into()));
         }
         if self.compression != Compression::None {
-            return Err(Error::Unsupported("compression is of tables, which this version doesn't write yet".into()));
+            return Err(Error::Unsupported(
+                "compression is of tables, which this version doesn't write yet".into(),
+            ));
         }
         if self.memtable_bytes < SEGMENT_MIN {
             let text = format!("memtable_bytes {}: at least {SEGMENT_MIN} are needed", self.memtable_bytes);

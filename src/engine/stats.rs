@@ -151,9 +151,6 @@ mod tests {
         assert_eq!(properties.text(), "puts: 3\nsync: pwrite + fdatasync\n");
         assert_eq!(properties.find("puts"), Some("3"));
         assert_eq!(properties.find("put"), None);
-        assert_eq!(
-            properties.prometheus(),
-            "# TYPE iouring_engine_puts untyped\niouring_engine_puts 3\n"
-        );
+        assert_eq!(properties.prometheus(), "# TYPE iouring_engine_puts untyped\niouring_engine_puts 3\n");
     }
 }
