@@ -21,6 +21,8 @@ pub const HEADER_LEN: usize = 64;
 pub const MAX_FRAME: usize = 256 * 1024;
 /// The longest payload of one frame; with header, checksum and padding it stays below [`MAX_FRAME`].
 pub const MAX_PAYLOAD: usize = 262_068;
+/// The longest payload of a batch, its frames joined: a value of 1 GiB, and room for what goes with it.
+pub const MAX_BATCH: usize = (1 << 30) + (1 << 20);
 /// The first four bytes of a frame.
 pub const MAGIC: u32 = 0xDEAD_1234;
 /// Frames start on a multiple of this inside their group.
