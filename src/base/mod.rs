@@ -4,6 +4,7 @@ pub mod checksum;
 pub mod codec;
 pub mod defect;
 pub mod error;
+pub mod list;
 pub mod map;
 pub mod memory;
 pub mod signals;

@@ -27,6 +27,12 @@ impl BlockAll {
     }
 }
 
+impl Default for BlockAll {
+    fn default() -> Self {
+        BlockAll::new()
+    }
+}
+
 impl Drop for BlockAll {
     fn drop(&mut self) {
         // SAFETY: `old` was filled by `pthread_sigmask` in `new`.

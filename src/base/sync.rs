@@ -151,7 +151,6 @@ impl WaitWord {
 ///
 /// # Errors
 /// What the system says when it can make no thread.
-#[cfg(not(feature = "shuttle"))]
 pub fn spawn<F>(name: &str, body: F) -> crate::base::Result<thread::JoinHandle<()>>
 where
     F: FnOnce() + Send + 'static,

@@ -135,7 +135,8 @@ impl Driver {
         each!(self, driver => driver.notifier())
     }
 
-    /// Makes the notifier unreadable (called first in a turn), if there is one.
+    /// A turn begins (called first in every turn): makes the notifier unreadable, if there is one. What has happened
+    /// before it is found in this turn, what happens after it makes the notifier readable anew.
     pub fn clear_notifier(&mut self) {
         each!(self, driver => driver.clear_notifier());
     }

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::inline::borrow;
 use super::io::Io;
 use super::op::File;
+use super::posix::files::borrow;
 use super::sim;
 use crate::base::{Error, Result};
 

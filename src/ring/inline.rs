@@ -4,7 +4,7 @@
 //! 1,107 ns for 4 KiB from the page cache). A time-out sleeps; polling is refused, since it could wait for ever.
 
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 
 use super::completion::{Completion, Token};
 use super::driver::{Entry, Wait};
@@ -47,7 +47,8 @@ impl Inline {
                 Op::Poll { .. } => -libc::EOPNOTSUPP,
                 op => files::perform(op, entry.done),
             };
-            broken = files::breaks_chain(entry, result);
+            // What is cancelled doesn't mend the chain, whatever its own link.
+            broken |= files::breaks_chain(entry, result);
             self.done.push_back(Completion::last(entry.token, result));
         }
         true
@@ -124,12 +125,4 @@ impl Inline {
     pub fn pinned_bytes(&self) -> u64 {
         0
     }
-}
-
-/// Borrows a descriptor that somebody else keeps open.
-#[allow(unsafe_code, reason = "a descriptor of a C caller is borrowed for one call")]
-pub(super) fn borrow(fd: RawFd) -> Option<BorrowedFd<'static>> {
-    // SAFETY: the descriptor is used for one call only, while its owner (a `File`, a slot, or the C caller by its
-    // promise) keeps it open; -1 is refused here because it is no descriptor.
-    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }

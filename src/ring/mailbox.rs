@@ -2,12 +2,16 @@
 //!
 //! A lock-free list and an eventfd of its own. The owner says that it is *asleep*, looks once more, and enters; a
 //! sender writes to the eventfd only when the owner is asleep, so a busy loop costs senders one exchange. What was
-//! rejected: the ring's registered eventfd (writing it doesn't wake `io_uring_enter`), and MSG_RING (uring only).
+//! rejected: the ring's registered eventfd (writing it doesn't wake `io_uring_enter`), MSG_RING (uring only), and
+//! a lock around a vector (a sender that the scheduler stops while it holds the lock would stop the owner too).
+//!
+//! Invariants: a letter is taken exactly once, letters of one sender in their order; after
+//! [`Mailbox::fall_asleep`] returned true, the next letter makes the eventfd readable.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use super::completion::Token;
-use crate::base::sync::Mutex;
+use crate::base::list::List;
 use crate::base::sync::atomic::{AtomicBool, Ordering, fence};
 use crate::base::{Error, Result};
 
@@ -20,12 +24,11 @@ pub struct Letter {
     pub result: i32,
 }
 
-/// The box; shared by the reactor and all who may write to it.
+/// The box; shared by the owner and all who may write to it.
 #[derive(Debug)]
 pub struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
+    letters: List<Letter>,
     asleep: AtomicBool,
-    waiting: AtomicBool,
     eventfd: OwnedFd,
 }
 
@@ -38,19 +41,18 @@ impl Mailbox {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let eventfd =
             rustix::event::eventfd(0, flags).map_err(|e| Error::from(e).context("making an eventfd"))?;
-        let flag = || AtomicBool::new(false);
-        Ok(Mailbox { letters: Mutex::new(Vec::new()), asleep: flag(), waiting: flag(), eventfd })
+        Ok(Mailbox { letters: List::new(), asleep: AtomicBool::new(false), eventfd })
     }
 
-    /// The descriptor that the driver watches.
+    /// The descriptor that the owner watches.
     pub fn raw_fd(&self) -> RawFd {
         self.eventfd.as_fd().as_raw_fd()
     }
 
     /// Leaves a letter, and wakes the owner if it sleeps. Any thread.
     pub fn send(&self, letter: Letter) {
-        self.letters.lock().push(letter);
-        self.waiting.store(true, Ordering::Release);
+        self.letters.push(letter);
+        // Pairs with the fence of `fall_asleep`: either the owner sees the letter, or this sees it asleep.
         fence(Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::AcqRel) {
             self.ring();
@@ -63,11 +65,17 @@ impl Mailbox {
         let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
     }
 
+    /// Makes the descriptor unreadable again, until the next ring. The owner alone.
+    pub fn hush(&self) {
+        // Nothing to read means that nobody rang.
+        let _ = rustix::io::read(&self.eventfd, &mut [0u8; 8]);
+    }
+
     /// The owner is about to sleep. False when there is a letter: then it must not.
     pub fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
-        let empty = !self.waiting.load(Ordering::Acquire);
+        let empty = self.letters.is_empty();
         if !empty {
             self.asleep.store(false, Ordering::Release);
         }
@@ -81,9 +89,52 @@ impl Mailbox {
 
     /// Takes the letters, oldest first.
     pub fn take(&self) -> Vec<Letter> {
-        if !self.waiting.swap(false, Ordering::AcqRel) {
-            return Vec::new();
+        self.letters.take()
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn letter(result: i32) -> Letter {
+        Letter { token: Token::NONE, result }
+    }
+
+    #[test]
+    fn letters_come_out_once_and_in_order() {
+        let mailbox = Mailbox::new().unwrap();
+        (0..5).for_each(|i| mailbox.send(letter(i)));
+        assert!(!mailbox.fall_asleep());
+        assert_eq!(mailbox.take(), (0..5).map(letter).collect::<Vec<_>>());
+        assert!(mailbox.take().is_empty());
+        assert!(mailbox.fall_asleep());
+    }
+
+    #[test]
+    fn senders_on_many_threads_lose_nothing_and_keep_their_order() {
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let senders: Vec<_> = (0..4)
+            .map(|sender| {
+                let mailbox = mailbox.clone();
+                crate::base::sync::spawn("sender", move || {
+                    (0..1000).for_each(|i| mailbox.send(letter(sender * 1000 + i)));
+                })
+                .unwrap()
+            })
+            .collect();
+        let mut next = [0, 1000, 2000, 3000];
+        let mut count = 0;
+        while count < 4000 {
+            for Letter { result, .. } in mailbox.take() {
+                let place = &mut next[result as usize / 1000];
+                assert_eq!(*place, result);
+                *place += 1;
+                count += 1;
+            }
         }
-        std::mem::take(&mut *self.letters.lock())
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+        assert!(mailbox.take().is_empty());
     }
 }

@@ -82,6 +82,8 @@ pub struct Reactor {
     mailbox: Option<Arc<Mailbox>>,
     watched: bool,
     has_notifier: bool,
+    /// Another thread wants whoever waits here to return.
+    nudged: bool,
     retries: u32,
     /// Of each file slot: whether its file has positions.
     seekable_slots: Vec<bool>,
@@ -102,6 +104,7 @@ impl Reactor {
             mailbox: None,
             watched: false,
             has_notifier: false,
+            nudged: false,
             retries: 0,
             seekable_slots: Vec::new(),
         }
@@ -343,6 +346,7 @@ impl Reactor {
     pub fn notifier(&mut self) -> Result<std::os::fd::RawFd> {
         let fd = self.driver.notifier()?;
         self.has_notifier = true;
+        self.rest();
         self.signal_leftovers();
         Ok(fd)
     }
@@ -370,10 +374,8 @@ impl Reactor {
     pub fn turn(&mut self, wait: Wait) -> Result<()> {
         self.bind()?;
         self.watch_mailbox()?;
-        if self.has_notifier {
-            // Read first, drain after: a completion that arrives in between signals anew.
-            self.driver.clear_notifier();
-        }
+        // Read first, drain after: a completion that arrives in between signals anew.
+        self.driver.clear_notifier();
         let mut progress = self.deliver() + self.letters();
         self.push_waiting();
         let idle = progress == 0 && self.woken.is_empty();
@@ -390,10 +392,24 @@ impl Reactor {
             }
             self.driver.enter(Wait::No)?;
         }
+        self.rest();
         match entered {
             Err(e) if e.errno() == Some(libc::EINTR) && progress > 0 => Ok(()),
             other => other,
         }
+    }
+
+    /// The end of a turn. A host that watches the descriptor may sleep from now on without telling, so letters must
+    /// ring.
+    fn rest(&mut self) {
+        if self.has_notifier && !self.may_sleep() {
+            self.driver.signal_notifier();
+        }
+    }
+
+    /// Whether another thread has woken this ring ([`Token::NONE`]) since the last question.
+    pub fn take_nudge(&mut self) -> bool {
+        std::mem::take(&mut self.nudged)
     }
 
     fn may_sleep(&self) -> bool {
@@ -420,6 +436,7 @@ impl Reactor {
     fn letters(&mut self) -> usize {
         let letters = self.mailbox.as_ref().map(|mailbox| mailbox.take()).unwrap_or_default();
         for Letter { token, result } in &letters {
+            self.nudged |= *token == Token::NONE;
             let external = self.flights.get(*token).is_some_and(|f| matches!(f.op, Op::External));
             if external {
                 self.settle(Completion::last(*token, *result));
