@@ -174,6 +174,36 @@ impl Driver {
         each!(self, driver => driver.set_buffer(index, buffer))
     }
 
+    /// Whether this driver can do an operation at all; asked before it is queued.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::base::Error::Unsupported) with the reason.
+    pub fn check(&self, op: &Op) -> Result<()> {
+        match self {
+            Driver::Uring(driver) => driver.check(op),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether other threads can wake this driver ([`Driver::watch_mailbox`] would work).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::base::Error::Unsupported) with the reason.
+    pub fn can_watch(&self) -> Result<()> {
+        match self {
+            Driver::Uring(driver) => driver.can_watch(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether completions come only while somebody enters (a polled ring with operations under way).
+    pub fn must_poll(&self) -> bool {
+        match self {
+            Driver::Uring(driver) => driver.must_poll(),
+            _ => false,
+        }
+    }
+
     /// Microseconds of a clock that never goes back: the system's monotonic one, or the simulator's.
     pub fn now_us(&self) -> u64 {
         each!(self, driver => driver.now_us())

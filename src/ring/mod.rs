@@ -12,6 +12,7 @@
 //! | [`task`] | the executor: tasks in a slab, no wakers |
 //! | [`mailbox`] | how another thread finishes an operation of this reactor or wakes it |
 //! | [`fs`] | opening, listing, renaming, locking: what is done at once, not queued |
+//! | [`options`] | what a ring is asked to be, and what was granted |
 //! | [`probe`] | what this kernel allows, or the reason why not |
 //!
 //! Invariant: from submission to its last completion an operation, with its memory and its descriptor, belongs
@@ -25,6 +26,7 @@ pub mod inline;
 pub mod io;
 pub mod mailbox;
 pub mod op;
+pub mod options;
 pub mod posix;
 pub mod probe;
 pub mod reactor;

@@ -326,6 +326,7 @@ impl Reactor {
     /// The mailbox for other threads, made at the first call.
     pub fn mailbox(&mut self) -> Result<Arc<Mailbox>> {
         if self.mailbox.is_none() {
+            self.driver.can_watch()?;
             self.mailbox = Some(Arc::new(Mailbox::new()?));
         }
         match &self.mailbox {
@@ -378,9 +379,11 @@ impl Reactor {
         self.driver.clear_notifier();
         let mut progress = self.deliver() + self.letters();
         self.push_waiting();
+        progress += self.make_room()?;
         let idle = progress == 0 && self.woken.is_empty();
         let wait = if idle && self.may_sleep() { wait } else { Wait::No };
-        let entered = if wait != Wait::No || self.driver.more() { self.driver.enter(wait) } else { Ok(()) };
+        let needed = wait != Wait::No || self.driver.more() || self.driver.must_poll();
+        let entered = if needed { self.driver.enter(wait) } else { Ok(()) };
         if let Some(mailbox) = &self.mailbox {
             mailbox.wake_up();
         }
@@ -410,6 +413,22 @@ impl Reactor {
     /// Whether another thread has woken this ring ([`Token::NONE`]) since the last question.
     pub fn take_nudge(&mut self) -> bool {
         std::mem::take(&mut self.nudged)
+    }
+
+    /// While chains wait for room: starts what the driver has, so that no sleep begins before everything has been
+    /// started that can be. A driver that is full with operations under way makes room with a completion.
+    fn make_room(&mut self) -> Result<usize> {
+        let mut progress = 0;
+        while !self.waiting.is_empty() {
+            let before = self.waiting.len();
+            self.driver.enter(Wait::No)?;
+            progress += self.deliver();
+            self.push_waiting();
+            if self.waiting.len() >= before {
+                break;
+            }
+        }
+        Ok(progress)
     }
 
     fn may_sleep(&self) -> bool {
