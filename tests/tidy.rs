@@ -27,8 +27,14 @@ const LAYERS: [(&str, u32); 8] = [
 ];
 
 /// Where `unsafe` may stand in the library. Tests, fuzz targets and benches may call the C API, with a stated reason.
-const UNSAFE_PLACES: [&str; 6] =
-    ["src/ffi/", "src/ring/uring/", "src/ring/posix/", "src/base/list.rs", "src/base/memory.rs", "src/base/signals.rs"];
+const UNSAFE_PLACES: [&str; 6] = [
+    "src/ffi/",
+    "src/ring/uring/",
+    "src/ring/posix/",
+    "src/base/list.rs",
+    "src/base/memory.rs",
+    "src/base/signals.rs",
+];
 
 const DOCS: [&str; 5] =
     ["README.md", "docs/ARCHITECTURE.md", "docs/FORMAT.md", "docs/TESTING.md", "include/iouring_engine.h"];

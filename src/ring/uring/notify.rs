@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use io_uring::{opcode, types};
 use rustix::event::EventfdFlags;
 
+use super::super::posix::files;
 use super::{MAILBOX, Uring};
 use crate::base::{Error, Result};
 
@@ -75,7 +76,7 @@ impl Uring {
     /// The mailbox was written to, or the watch on it ended.
     pub(super) fn mailbox_event(&mut self, result: i32, more: bool) {
         let Some(fd) = self.mailbox else { return };
-        if let (true, Some(fd)) = (result >= 0, crate::ring::inline::borrow(fd)) {
+        if let (true, Some(fd)) = (result >= 0, files::borrow(fd)) {
             // It may have been read already for an earlier completion.
             let _ = rustix::io::read(fd, &mut [0u8; 8]);
         }
