@@ -155,6 +155,13 @@ impl Buf {
         self.pointer.as_ptr()
     }
 
+    /// Its bytes from `from` on, for a driver that carries operations out itself, in this process and later.
+    pub(crate) fn lend(&self, from: usize) -> Lent {
+        let from = from.min(self.len);
+        // SAFETY: `from` is at most the length, so the address is inside the memory or one behind it.
+        Lent { pointer: unsafe { self.pointer.add(from) }, len: self.len - from }
+    }
+
     /// Shortens it to its first `len` bytes; longer than it is changes nothing.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -241,6 +248,45 @@ impl Fill {
             self.used = 0;
         }
         unused
+    }
+}
+
+/// The memory of a [`Buf`] in an operation under way, as a driver knows it: what an address in a submission queue is
+/// to the kernel. The reactor keeps the `Buf` until the operation's last completion, and a driver forgets what it
+/// was lent no later than that, or when it is dropped (the reactor drops it before the operations).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lent {
+    pointer: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: as for `Buf`: memory has no thread affinity, and only the owner of the operation uses it.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    /// How many bytes were lent.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the address is a multiple of `align`.
+    pub(crate) fn is_aligned(&self, align: usize) -> bool {
+        (self.pointer.as_ptr() as usize).is_multiple_of(align)
+    }
+
+    /// Writes `bytes` at the front; what doesn't fit is left out.
+    pub(crate) fn fill(&self, bytes: &[u8]) {
+        let len = bytes.len().min(self.len);
+        // SAFETY: `len` bytes are inside what was lent, which the reactor keeps valid while the operation is under
+        // way; nobody else looks at it meanwhile, and `bytes` is the driver's own memory, so they don't overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.as_ptr(), len) }
+    }
+
+    /// A copy of the first `len` bytes, or of all when there are fewer.
+    pub(crate) fn copy(&self, len: usize) -> Vec<u8> {
+        // SAFETY: the bytes are inside what was lent, initialised (`Buf`), and kept valid by the reactor while the
+        // operation is under way.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), len.min(self.len)) }.to_vec()
     }
 }
 

@@ -7,6 +7,7 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
+use super::sim::Opening;
 use crate::base::memory::Buf;
 
 /// An open file or directory, shared; closed with its last clone.
@@ -16,7 +17,7 @@ pub struct File(Arc<Inner>);
 #[derive(Debug)]
 enum Inner {
     Os(OwnedFd),
-    Sim(u64),
+    Sim(Opening),
 }
 
 impl File {
@@ -25,24 +26,24 @@ impl File {
         File(Arc::new(Inner::Os(fd)))
     }
 
-    /// A file of the simulated disk, by the simulator's number for this opening.
-    pub fn simulated(id: u64) -> Self {
-        File(Arc::new(Inner::Sim(id)))
+    /// A file of the simulated disk.
+    pub(super) fn simulated(opening: Opening) -> Self {
+        File(Arc::new(Inner::Sim(opening)))
     }
 
-    /// Its descriptor; -1 for a simulated one, which the kernel refuses.
+    /// Its descriptor; for a simulated one a negative number that the kernel refuses and the simulator knows.
     pub fn raw_fd(&self) -> RawFd {
         match &*self.0 {
             Inner::Os(fd) => fd.as_raw_fd(),
-            Inner::Sim(_) => -1,
+            Inner::Sim(opening) => opening.raw_fd(),
         }
     }
 
-    /// The simulator's number, when it is simulated.
-    pub fn sim_id(&self) -> Option<u64> {
+    /// The simulator's side of it, when it is simulated.
+    pub(super) fn opening(&self) -> Option<&Opening> {
         match &*self.0 {
             Inner::Os(_) => None,
-            Inner::Sim(id) => Some(*id),
+            Inner::Sim(opening) => Some(opening),
         }
     }
 
