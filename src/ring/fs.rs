@@ -148,7 +148,7 @@ impl Io {
     /// # Errors
     /// What the system says.
     pub fn identity(&self, file: &File) -> Result<Option<(u64, u64)>> {
-        if file.sim_id().is_some() {
+        if file.opening().is_some() {
             return Ok(None);
         }
         let stat = rustix::fs::fstat(file.os())?;
@@ -177,9 +177,8 @@ impl Io {
 /// # Errors
 /// What the system says.
 pub fn unlock(file: &File) -> Result<()> {
-    if file.sim_id().is_some() {
-        // The simulator frees a lock with the file's last clone, and nothing forks there.
-        return Ok(());
+    if let Some(result) = sim::fs::unlock(file) {
+        return result;
     }
     rustix::fs::flock(file.os(), rustix::fs::FlockOperation::Unlock).map_err(Error::from)
 }

@@ -188,3 +188,13 @@ pub(in crate::ring) fn lock(_: &Io, file: &File) -> Option<Result<bool>> {
         Ok(*state.locks.entry(ino).or_insert(id) == id)
     })
 }
+
+/// As [`unlock`](crate::ring::fs::unlock): a lock belongs to the opening, whatever slots still use it.
+pub(in crate::ring) fn unlock(file: &File) -> Option<Result<()>> {
+    on(file, |_, state, ino, id| {
+        if state.locks.get(&ino) == Some(&id) {
+            state.locks.remove(&ino);
+        }
+        Ok(())
+    })
+}
