@@ -9,6 +9,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use super::defect::{self, Defect};
 use super::error::{Error, Result};
 
 /// Alignment of every region: what direct I/O asks of memory on the strictest devices.
@@ -235,19 +236,30 @@ impl Fill {
 
     /// All bytes handed out so far as one buffer; `None` while a part of it lives.
     pub fn whole(&mut self) -> Option<Buf> {
-        // `get_mut` orders the holders' last writes before this look.
-        Arc::get_mut(&mut self.region)?;
+        if !self.is_unshared() {
+            return None;
+        }
         // SAFETY: nobody else has a part of the region, and `take` will only give bytes behind these.
         Some(unsafe { Buf::part(&self.region, 0, self.used) })
     }
 
     /// Empties it for another use; false, and nothing happens, while a part of it lives.
     pub fn reset(&mut self) -> bool {
-        let unused = Arc::get_mut(&mut self.region).is_some();
+        let unused = self.is_unshared();
         if unused {
             self.used = 0;
         }
         unused
+    }
+
+    fn is_unshared(&mut self) -> bool {
+        // `get_mut` orders the holders' last writes before this look.
+        Arc::get_mut(&mut self.region).is_some() || defect::on(Defect::ReuseBufferEarly)
+    }
+
+    /// The same memory once more, while the defect is planted that this makes possible; else nothing.
+    pub fn alias_for_a_planted_defect(&self) -> Option<Fill> {
+        defect::on(Defect::ReuseBufferEarly).then(|| Fill { region: self.region.clone(), used: 0 })
     }
 }
 

@@ -19,7 +19,11 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{Error, Result};
 use crate::ring::Io;
-use crate::wal::writer::Writer;
+use crate::wal::recover::{Mode, Record, recover};
+use crate::wal::writer::{self, Writer};
+
+/// A checkpoint of the log is written after so many bytes; frames carry the same knowledge, so it is seldom needed.
+const CHECKPOINT_EVERY: u64 = 4 << 20;
 
 /// An open store; see the module.
 pub struct Core {
@@ -33,6 +37,20 @@ pub struct Core {
     lock: Mutex<Option<Lock>>,
 }
 
+/// Inserts a batch that recovery found.
+fn replay(memtable: &Memtable, record: Record<'_>) -> Result<()> {
+    let mut sequence = record.sequence;
+    batch::decode(record.payload, record.count, |edit| {
+        memtable.insert(sequence, Prepared::new(&edit)?);
+        sequence += 1;
+        Ok(())
+    })?
+    .map_err(|damage| {
+        let at = format!("the batch of sequence {}", record.sequence);
+        Error::corrupt(at, damage.offset as u64, damage.expected, damage.got)
+    })
+}
+
 impl Core {
     /// Opens a store: takes its lock, recovers its log into the memtable, and is ready to write.
     ///
@@ -44,8 +62,18 @@ impl Core {
         let lock = Lock::take(io, &dir, path).await?;
         directory::check(io, &dir, path, &options)?;
         let memtable = Memtable::new();
-        let writer = Writer {};
-        let commit = Commit::new(writer, commit_options(&options));
+        let direct = options.durability == Level::Durable;
+        let mode = Mode::Write { direct, segment_bytes: options.segment_bytes() };
+        let recovered = recover(io, &dir, mode, &mut |record| replay(&memtable, record)).await?;
+        let how = writer::Options {
+            segment_bytes: options.segment_bytes(),
+            direct,
+            sync: options.sync,
+            may_block: true,
+            checkpoint_every: CHECKPOINT_EVERY,
+            ring: None,
+        };
+        let commit = Commit::new(Writer::open(io, &dir, recovered, how)?, commit_options(&options));
         Ok(Core {
             commit,
             memtable,

@@ -132,6 +132,25 @@ impl Io {
         Ok(Meta { len: stat.st_size as u64, regular, links: stat.st_nlink as u64 })
     }
 
+    /// The attribute `name` of the request queue of the block device that holds a file (`fua`, `write_cache`), as the
+    /// kernel shows it; `None` where there is no such device or attribute, and for a simulated file.
+    pub fn queue_attribute(&self, file: &File, name: &str) -> Option<String> {
+        if file.opening().is_some() {
+            return None;
+        }
+        let device = rustix::fs::fstat(file.os()).ok()?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        // A partition's queue is its disk's, one folder up.
+        ["queue", "../queue"].into_iter().find_map(|queue| {
+            let path = format!("/sys/dev/block/{major}:{minor}/{queue}/{name}");
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+            let mut bytes = [0u8; 64];
+            let len = rustix::io::read(&fd, &mut bytes).ok()?;
+            Some(String::from_utf8_lossy(bytes.get(..len)?).trim().to_owned())
+        })
+    }
+
     /// Sets a file's length.
     ///
     /// # Errors

@@ -150,6 +150,11 @@ impl Io {
         Join { io: self.clone(), result }
     }
 
+    /// Whether nobody else has a clone of this handle.
+    pub fn is_sole_handle(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
     /// How many tasks have not ended.
     pub fn live_tasks(&self) -> usize {
         self.0.tasks.borrow().live()

@@ -13,6 +13,7 @@
 //! | [`mailbox`] | how another thread finishes an operation of this reactor or wakes it |
 //! | [`fs`] | opening, listing, renaming, locking: what is done at once, not queued |
 //! | [`options`] | what a ring is asked to be, and what was granted |
+//! | [`uring::passed`] | a ring that is handed from thread to thread |
 //! | [`probe`] | what this kernel allows, or the reason why not |
 //!
 //! Invariant: from submission to its last completion an operation, with its memory and its descriptor, belongs

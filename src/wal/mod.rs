@@ -5,14 +5,20 @@
 //! | [`frame`] | one frame: encode and decode, without I/O |
 //! | [`segment`] | the file of a segment: header, checkpoints, link; making one ready |
 //! | [`recover`] | finds what counts, hands it on, leaves a log to append to |
+//! | [`group`] | which batch goes where, in which order: a machine without I/O |
+//! | [`spare`] | segments ready for use, and those nobody needs any more |
 //! | [`writer`] | issues groups, in segments one after the other |
+//! | `put` | the I/O of one group, and the verdict on it |
 //! | [`sync`] | the ways of making a write durable, and the choice among them |
 //!
 //! The log knows nothing of what its batches mean; the store above gives it payloads and sequences.
 
 pub mod frame;
+pub mod group;
+mod put;
 pub mod recover;
 pub mod segment;
+pub mod spare;
 pub mod sync;
 pub mod writer;
 

@@ -7,6 +7,7 @@
 //! | `enter` | submitting and waiting, in one system call |
 //! | `register` | file slots, registered buffers, restrictions, the ring's own descriptor |
 //! | `notify` | the descriptor for the host's loop, and the watch on the mailbox |
+//! | [`passed`] | a ring that is handed from thread to thread |
 //! | `limits` | the sentences about locked memory |
 //! | `trial` | tiny rings, made to see what the kernel allows |
 //!
@@ -30,6 +31,7 @@ mod encode;
 mod enter;
 mod limits;
 mod notify;
+pub mod passed;
 mod register;
 mod setup;
 #[cfg(test)]

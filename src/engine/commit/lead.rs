@@ -1,0 +1,230 @@
+//! Leading: taking the next group to the device, judging the outcome, telling everybody concerned.
+//!
+//! The leader owns the writer until it puts it back; that is what being the leader means. Should it never come to
+//! that (its task was dropped, its code panicked), what is on the device is unknown, and the log is poisoned.
+
+use std::sync::atomic::Ordering;
+
+use super::{Commit, Guard, Shared};
+use crate::base::defect::{self, Defect};
+use crate::base::{Error, Result};
+use crate::ring::Io;
+use crate::wal::group::{Ground, Group, LeadIn, Start, Want};
+use crate::wal::segment::Segment;
+use crate::wal::writer::{Outcome, Writer};
+
+/// The leader's hold on the writer.
+struct Leading<'a> {
+    commit: &'a Commit,
+    writer: Option<Box<Writer>>,
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            let text = "the thread that was writing the log gave up";
+            self.commit.poison(Error::Internal(text.into()));
+        }
+    }
+}
+
+impl Leading<'_> {
+    fn writer(&mut self) -> Result<&mut Writer> {
+        let gone = || Error::Internal("a leader without a writer".into());
+        self.writer.as_deref_mut().ok_or_else(gone)
+    }
+}
+
+/// A group that is the leader's.
+struct Taken {
+    group: Box<Group>,
+    next: Option<Segment>,
+    sync: bool,
+}
+
+impl Commit {
+    /// Leads one group, with the writer that the caller took from the lock. With `sync` it is made durable even if no
+    /// member asks for it; when there is no group, what was written before is made durable.
+    pub(super) async fn lead(&self, io: &Io, writer: Box<Writer>, sync: bool) {
+        let mut leading = Leading { commit: self, writer: Some(writer) };
+        self.gather(io).await;
+        let taken = self.take_group(io, sync).await;
+        let outcome = self.lead_group(io, &mut leading, taken, sync).await;
+        let shared = self.shared.lock();
+        if let Err(e) = outcome {
+            drop(shared);
+            self.poison(e);
+            self.step_down(self.shared.lock(), leading);
+            return;
+        }
+        self.step_down(shared, leading);
+    }
+
+    async fn lead_group(
+        &self,
+        io: &Io,
+        leading: &mut Leading<'_>,
+        taken: Option<Taken>,
+        sync: bool,
+    ) -> Result<()> {
+        let Some(Taken { mut group, next, sync }) = taken else {
+            if sync && !self.is_poisoned() {
+                leading.writer()?.sync(io).await?;
+                let mut shared = self.shared.lock();
+                shared.groups.synced();
+                self.publish(&shared);
+            }
+            return Ok(());
+        };
+        let outcome = leading.writer()?.issue(io, &mut group, next, sync).await;
+        self.settle(io, leading, group, outcome).await
+    }
+
+    /// The next group, once all its members have finished; `None` when there is none.
+    async fn take_group(&self, io: &Io, sync: bool) -> Option<Taken> {
+        loop {
+            let seen = self.ready.value();
+            {
+                let mut shared = self.shared.lock();
+                match shared.groups.start() {
+                    Start::Nothing | Start::Busy => return None,
+                    Start::Copying => {}
+                    Start::Go(group) => return Some(self.taken(io, &mut shared, group, sync)),
+                }
+            }
+            self.wait_briefly(io, &self.ready, seen).await;
+        }
+    }
+
+    fn taken(&self, io: &Io, shared: &mut Shared, group: Box<Group>, sync: bool) -> Taken {
+        let next = if group.lead_in == LeadIn::Link { shared.next_segments.pop_front() } else { None };
+        let members = shared.groups.filling_members();
+        self.arrived.store(members, Ordering::Relaxed);
+        if group.members > 0 {
+            self.last_members.store(group.members, Ordering::Relaxed);
+        }
+        if shared.weak_since.is_some() {
+            shared.weak_since = shared.groups.has_work().then(|| io.now_us());
+        }
+        // There is room again.
+        self.progress.wake_all();
+        let sync = sync || group.want == Want::Sync;
+        Taken { group, next, sync }
+    }
+
+    /// Acts on how a group ended. An error poisons.
+    async fn settle(
+        &self,
+        io: &Io,
+        leading: &mut Leading<'_>,
+        group: Box<Group>,
+        outcome: Outcome,
+    ) -> Result<()> {
+        let number = group.number;
+        match outcome {
+            Outcome::Done { synced } => {
+                let (retired, failure) = {
+                    let writer = leading.writer()?;
+                    (writer.take_retired(), writer.failure().cloned())
+                };
+                let now = io.now_us();
+                {
+                    let mut shared = self.shared.lock();
+                    shared.last_write_us = now;
+                    shared.groups.done(group, synced);
+                    retired.into_iter().for_each(|(number, len)| shared.spares.retire(number, len));
+                    self.publish(&shared);
+                }
+                self.word(number).wake_all();
+                failure.map_or(Ok(()), Err)
+            }
+            Outcome::Refused { appended, unused, .. } => {
+                self.refuse(io, group, unused).await?;
+                if appended {
+                    // What is readable of the group must be excluded before anybody is told that it was refused.
+                    self.exclude(io, leading).await?;
+                }
+                self.words.iter().for_each(|word| word.wake_all());
+                Ok(())
+            }
+            Outcome::Failed(e) => Err(e),
+        }
+    }
+
+    /// The disk is full: refuses the group and all behind it.
+    async fn refuse(&self, io: &Io, group: Box<Group>, unused: Option<Segment>) -> Result<()> {
+        self.shared.lock().groups.begin_refusal();
+        loop {
+            let seen = self.ready.value();
+            if self.shared.lock().groups.all_finished() {
+                break;
+            }
+            self.wait_briefly(io, &self.ready, seen).await;
+        }
+        let mut shared = self.shared.lock();
+        shared.refused_group = shared.groups.last_group();
+        shared.refusals += 1;
+        let dead = shared.groups.refuse(group)?;
+        if !defect::on(Defect::PublishRefused) {
+            self.dead.add(&dead);
+        }
+        // Segments that were never written to are spares again, the oldest first.
+        let unused: Vec<Segment> = unused.into_iter().chain(shared.next_segments.drain(..)).collect();
+        unused.into_iter().rev().for_each(|segment| shared.spares.put_back(segment));
+        shared.weak_since = None;
+        self.publish(&shared);
+        Ok(())
+    }
+
+    /// Makes a new segment's link durable, which says that the last group of the segment before doesn't count.
+    async fn exclude(&self, io: &Io, leading: &mut Leading<'_>) -> Result<()> {
+        let Taken { mut group, next, .. } = {
+            let mut shared = self.shared.lock();
+            let needed = shared.groups.kept_need().unwrap_or(crate::wal::segment::BLOCK);
+            let len = Ground::len_for(needed);
+            let none = || {
+                let text = "the disk became full in the middle of a group, and no spare segment was left";
+                Error::system(libc::ENOSPC, text)
+            };
+            let segment = shared.spares.take(len, 0).ok_or_else(none)?;
+            self.install(&mut shared, segment)?;
+            shared.groups.link_alone()?;
+            match shared.groups.start() {
+                Start::Go(group) => self.taken(io, &mut shared, group, true),
+                _ => return Err(Error::Internal("a fresh segment has a group to begin with".into())),
+            }
+        };
+        match leading.writer()?.issue(io, &mut group, next, true).await {
+            Outcome::Done { synced } => {
+                let mut shared = self.shared.lock();
+                shared.groups.done(group, synced);
+                self.publish(&shared);
+                Ok(())
+            }
+            Outcome::Refused { error, .. } | Outcome::Failed(error) => Err(error),
+        }
+    }
+
+    /// Puts the writer back, and wakes whoever should lead next.
+    fn step_down(&self, mut shared: Guard<'_>, mut leading: Leading<'_>) {
+        shared.writer = leading.writer.take();
+        let heir = shared.groups.next_wanted();
+        drop(shared);
+        self.progress.wake_all();
+        if let Some(group) = heir {
+            self.word(group).wake_one();
+        }
+    }
+
+    /// What is on the device is unknown: nothing is written any more, and nothing more becomes visible.
+    pub(super) fn poison(&self, error: Error) {
+        {
+            let mut shared = self.shared.lock();
+            log::error!("the log is poisoned: {error}");
+            shared.groups.poison();
+            shared.poison.get_or_insert(error);
+            self.poisoned.store(true, Ordering::Release);
+        }
+        self.words.iter().chain([&self.progress, &self.ready, &self.keeper]).for_each(|word| word.wake_all());
+    }
+}
