@@ -4,12 +4,15 @@
 //! it. An overflowed completion queue is emptied into the ring by the same call.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use io_uring::IoUring;
 use rustix::io::Errno;
 use rustix::io_uring::{
     IoringEnterFlags, io_uring_enter, io_uring_enter_arg, io_uring_getevents_arg, io_uring_ptr,
 };
+
+use rustix::thread::Pid;
 
 use super::super::driver::Wait;
 use super::super::op::Timespec;
@@ -20,6 +23,37 @@ use crate::base::{Error, Result};
 const STARVED_MAX: u32 = 10_000;
 /// How often the driver looks whether the `SQPOLL` thread has made room.
 const ROOM_TRIES: u32 = 10_000;
+
+/// The next thread's number.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The calling thread's number, never used again: the system's own thread numbers are, and asking for them is a
+    /// system call.
+    static ME: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The thread that a ring belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    number: u64,
+    /// For messages.
+    system: Pid,
+}
+
+impl Owner {
+    /// The calling thread.
+    pub(super) fn me() -> Self {
+        Owner { number: ME.with(|me| *me), system: rustix::thread::gettid() }
+    }
+
+    /// Whether it is the calling thread.
+    #[inline]
+    pub(super) fn is_me(self) -> bool {
+        // A thread that is ending can't ask any more; it is treated as another one.
+        ME.try_with(|me| *me == self.number).unwrap_or(false)
+    }
+}
 
 /// By which name the kernel is entered.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +97,9 @@ impl Uring {
     /// else is the ring's end.
     pub fn enter(&mut self, wait: Wait) -> Result<()> {
         self.count_overflow();
+        if self.renewal_due {
+            self.renew_notifier()?;
+        }
         while !self.flush_chores() {
             // The queue is full: what is in it goes first.
             let before = self.ring.submission().len();
@@ -95,7 +132,10 @@ impl Uring {
 
     fn call(&mut self, submit: u32, wait: u32, flags: IoringEnterFlags, us: Option<u64>) -> Result<()> {
         let start = us.map(|_| self.now_us());
-        let outcome = self.door.enter(submit, wait, flags, us);
+        // On another thread the number would name one of that thread's own rings.
+        let mine = self.owner.is_some_and(Owner::is_me);
+        let door = if mine { self.door } else { Door::descriptor(&self.ring) };
+        let outcome = door.enter(submit, wait, flags, us);
         if outcome != Err(Errno::AGAIN) {
             self.starved = 0;
         }
@@ -136,7 +176,7 @@ impl Uring {
     }
 
     pub(super) fn wrong_thread(&self) -> Error {
-        let owner = self.owner.map_or(0, |owner| owner.as_raw_nonzero().get());
+        let owner = self.owner.map_or(0, |owner| owner.system.as_raw_nonzero().get());
         let text = format!("this ring belongs to thread {owner}, the first one that used it");
         Error::WrongThread(text.into())
     }
@@ -226,7 +266,7 @@ impl Uring {
 
     /// Whether a call could bring something forth, or would submit something.
     pub fn more(&self) -> bool {
-        if !self.staged.is_empty() || !self.chores.is_empty() {
+        if !self.staged.is_empty() || !self.chores.is_empty() || self.renewal_due {
             return true;
         }
         // SAFETY: no other view of the submission queue is alive; each method makes its own and drops it.

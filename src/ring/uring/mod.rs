@@ -41,16 +41,15 @@ pub(super) mod trial;
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use io_uring::{IoUring, cqueue, squeue};
-use rustix::thread::Pid;
-
 use super::completion::{Completion, Token};
 use super::driver::Entry;
 use super::op::Op;
 use super::options::Allowed;
 use super::posix::files;
 use crate::base::{Error, Result};
+use io_uring::{IoUring, cqueue, squeue};
 
+use enter::Owner;
 pub use setup::Refusal;
 
 /// The name of a cancel request.
@@ -60,6 +59,10 @@ const MAILBOX: u64 = 2;
 /// The name under which the kernel tells that it has let a replaced buffer go.
 const BUFFER_GONE: u64 = 3;
 
+/// What an operation that a write to an eventfd ends may give: 8 bytes read, or the events of a poll. Small transfers
+/// give the same; for them the renewal is a needless system call.
+const EVENTFD_RESULTS: std::ops::Range<i32> = 1..128;
+
 /// The io_uring driver; see the module.
 pub struct Uring {
     ring: IoUring,
@@ -68,7 +71,7 @@ pub struct Uring {
     /// Its descriptor, or its number among the owner's registered rings.
     door: enter::Door,
     /// The thread that bound it.
-    owner: Option<Pid>,
+    owner: Option<Owner>,
     /// With `SQPOLL`: entries that its thread must not see before `enter`.
     staged: Vec<squeue::Entry>,
     /// Entries of the driver's own that found no room yet.
@@ -82,6 +85,12 @@ pub struct Uring {
     /// How often the completion queue overflowed into the kernel's own list.
     overflows: u64,
     notifier: Option<OwnedFd>,
+    /// Completion work is deferred to the owner, and announced by whoever brought it about.
+    deferred: bool,
+    /// The notifier may go deaf; see `notify`.
+    wary: bool,
+    /// It may have gone deaf: it is to be registered anew.
+    renewal_due: bool,
     mailbox: Option<RawFd>,
     /// Lengths of the registered buffers; 0 is a hole.
     buffers: Vec<usize>,
@@ -147,9 +156,13 @@ impl Uring {
             if self.iopoll && !more {
                 self.polled -= 1;
             }
+            let result = entry.result();
+            if self.wary && EVENTFD_RESULTS.contains(&result) {
+                self.renewal_due = true;
+            }
             return Some(Completion {
                 token: Token::from_bits(bits),
-                result: entry.result(),
+                result,
                 more,
                 buffer: cqueue::buffer_select(flags),
                 notice: cqueue::notif(flags),
@@ -229,7 +242,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // A registered descriptor keeps the ring alive until its thread ends; another thread's can't be given back
         // from here, and the end of that thread does it.
-        if self.owner == Some(rustix::thread::gettid()) {
+        if self.owner.is_some_and(Owner::is_me) {
             self.give_back_door();
         }
     }

@@ -4,6 +4,12 @@
 //! watches it. It is read first in a turn, and then the ring is entered and drained; read afterwards, a completion
 //! that came in between would be stranded. Writing it doesn't wake a thread inside the ring, so the mailbox has an
 //! eventfd of its own, watched by a multishot poll.
+//!
+//! Some kernels (6.18 among them) announce only the first completion that was brought about by a write to an eventfd,
+//! and none of the later ones: a signal that is put off, because one eventfd may not wake another at once, is marked as
+//! pending for ever. It concerns DEFER_TASKRUN alone, where the writer's thread announces. So the registration is made
+//! anew after a completion that may have come this way (of the mailbox's watch, of a poll, of reading an eventfd), and
+//! the drain goes on after that, so that what came meanwhile is found by looking.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -30,6 +36,7 @@ impl Uring {
         registered.map_err(|e| self.register_error("registering an eventfd", &e))?;
         let fd = eventfd.as_raw_fd();
         self.notifier = Some(eventfd);
+        self.wary = self.deferred;
         Ok(fd)
     }
 
@@ -68,6 +75,21 @@ impl Uring {
         self.not_polled("waking from another thread")
     }
 
+    /// Registers the descriptor anew, when a completion may have been brought about by a write to an eventfd; see the
+    /// module.
+    #[cold]
+    pub(super) fn renew_notifier(&mut self) -> Result<()> {
+        if let Some(eventfd) = &self.notifier {
+            let submitter = self.ring.submitter();
+            // It isn't registered when the last renewal failed half-way.
+            let _ = submitter.unregister_eventfd();
+            let renewed = submitter.register_eventfd(eventfd.as_raw_fd());
+            renewed.map_err(|e| self.register_error("registering an eventfd anew", &e))?;
+        }
+        self.renewal_due = false;
+        Ok(())
+    }
+
     fn poll_mailbox(&mut self, fd: RawFd) {
         let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).multi(true);
         self.chores.push(poll.build().user_data(MAILBOX));
@@ -76,6 +98,7 @@ impl Uring {
     /// The mailbox was written to, or the watch on it ended.
     pub(super) fn mailbox_event(&mut self, result: i32, more: bool) {
         let Some(fd) = self.mailbox else { return };
+        self.renewal_due |= self.wary;
         if let (true, Some(fd)) = (result >= 0, files::borrow(fd)) {
             // It may have been read already for an earlier completion.
             let _ = rustix::io::read(fd, &mut [0u8; 8]);

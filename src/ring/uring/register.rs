@@ -14,7 +14,7 @@ use rustix::io_uring::{
 };
 
 use super::super::options::Allowed;
-use super::enter::Door;
+use super::enter::{Door, Owner};
 use super::{BUFFER_GONE, Uring, limits};
 use crate::base::memory::PAGE;
 use crate::base::{Error, Result};
@@ -30,7 +30,7 @@ impl Uring {
     pub fn bind(&mut self) -> Result<()> {
         let enabled = self.ring.submitter().register_enable_rings();
         enabled.map_err(|e| self.register_error("enabling the ring", &e))?;
-        self.owner = Some(rustix::thread::gettid());
+        self.owner = Some(Owner::me());
         self.register_door();
         Ok(())
     }
@@ -219,6 +219,7 @@ impl Uring {
         // What the driver registers after the ring is enabled.
         let registers = [
             IoringRegisterOp::RegisterEventfd,
+            IoringRegisterOp::UnregisterEventfd,
             IoringRegisterOp::RegisterFiles2,
             IoringRegisterOp::RegisterFiles,
             IoringRegisterOp::RegisterFilesUpdate,

@@ -183,11 +183,11 @@ impl Uring {
         }
         let mut uring = Uring::over(ring, plan.flags);
         uring.set_napi(options, &mut plan, &mut dropped)?;
-        if plan.flags.contains(SetupFlags::RESTRICT) {
-            if let Err(e) = uring.restrict(options.allowed) {
-                let reason = format!("this kernel refused restrictions ({e}); they came with Linux 5.10");
-                give_up(SetupFlags::RESTRICT, reason, options.flags, &mut plan, &mut dropped)?;
-            }
+        if plan.flags.contains(SetupFlags::RESTRICT)
+            && let Err(e) = uring.restrict(options.allowed)
+        {
+            let reason = format!("this kernel refused restrictions ({e}); they came with Linux 5.10");
+            give_up(SetupFlags::RESTRICT, reason, options.flags, &mut plan, &mut dropped)?;
         }
         let granted = uring.granted(options, plan.flags, dropped);
         Ok((uring, granted))
@@ -209,6 +209,9 @@ impl Uring {
             starved: 0,
             overflows: 0,
             notifier: None,
+            deferred: flags.contains(SetupFlags::DEFER_TASKRUN),
+            wary: false,
+            renewal_due: false,
             mailbox: None,
             buffers: Vec::new(),
             releasing: 0,

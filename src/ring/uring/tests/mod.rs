@@ -2,6 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests make files and threads of their own")]
 
 mod flags;
+mod limits;
+mod memory;
+mod notify;
+mod queue;
+mod restrict;
 
 use std::os::fd::OwnedFd;
 
