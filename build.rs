@@ -7,8 +7,14 @@
 use std::path::Path;
 
 /// The files that declare the C interface.
-const SOURCES: [&str; 4] =
-    ["src/ffi/status.rs", "src/ffi/last_error.rs", "src/ffi/log.rs", "src/ffi/engine.rs"];
+const SOURCES: [&str; 6] = [
+    "src/ffi/status.rs",
+    "src/ffi/last_error.rs",
+    "src/ffi/log.rs",
+    "src/ffi/engine.rs",
+    "src/ffi/view.rs",
+    "src/ffi/writebatch.rs",
+];
 
 fn main() {
     // The soname carries the major version; the library's own calls stay its own even when an executable defines

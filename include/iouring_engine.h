@@ -172,13 +172,19 @@
 // Slower, stronger.
 #define IOE_COMPRESSION_ZSTD 2
 
+// An open store.
+typedef struct engine_t engine_t;
+
+// Changes that are written together.
+typedef struct engine_writebatch_t engine_writebatch_t;
+
 // Receives the library's messages: one line of UTF-8 without a line end, valid during the callback. `level` is
 // one of IOE_LOG_.... Any thread of the process, several at once. It must not call the library, throw, or longjmp.
 typedef void (*ioe_log_fn)(void *user_data, int level, const char *message);
 
 // What a store is opened with; see engine_options_init. The fields that speak of tables (block_cache_bytes,
 // block_bytes, bloom_bits_per_key, compression, direct_reads) are checked, and have no effect in this version.
-typedef struct engine_options_t {
+typedef struct {
     // sizeof(engine_options_t).
     size_t size;
     // IOE_DRIVER_...
@@ -189,7 +195,7 @@ typedef struct engine_options_t {
     int durability;
     // A memtable of this size becomes a table. 64 MiB.
     size_t memtable_bytes;
-    // Memory for blocks of tables. 32 MiB.
+    // Memory for blocks of tables. 64 MiB.
     size_t block_cache_bytes;
     // Ceiling of the store's memory; 0: none.
     size_t memory_limit_bytes;
@@ -205,7 +211,7 @@ typedef struct engine_options_t {
     int direct_reads;
     // Opens without writing a byte. IOE_E_UNSUPPORTED in this version.
     int read_only;
-    // Makes the directory's store when there is none; else -ENOENT. 1.
+    // Makes the store when there is none; else -ENOENT. 1.
     int create_if_missing;
     // -EEXIST when there is a store already.
     int error_if_exists;
@@ -213,16 +219,26 @@ typedef struct engine_options_t {
     uint32_t batch_max_entries;
     // And at so many bytes. 256 KiB.
     size_t batch_max_bytes;
-    // And after so many milliseconds; 0: as soon as the log is free. 0.
+    // And after so many milliseconds; 0: as soon as the log is free. 10.
     uint32_t batch_max_delay_ms;
-    // Threads for work in the background; 0: the library's choice.
+    // Threads for work in the background. 1.
     uint32_t background_threads;
     // Memory of this NUMA node; -1: any.
     int numa_node;
 } engine_options_t;
 
+// A value of the store, to be read in place.
+typedef struct {
+    // The value; not to be written. Valid until the view is released.
+    const void *data;
+    // Its length.
+    size_t len;
+    // What keeps it; the library's.
+    uint64_t pin[2];
+} engine_view_t;
+
 // A run of bytes: keys, values, parts of a message.
-typedef struct ioe_slice_t {
+typedef struct {
     // The first byte; anything when `len` is 0.
     const void *data;
     // How many.
@@ -261,7 +277,126 @@ void ioe_set_log(ioe_log_fn fn, void *user_data, int level);
 // Fills `o`, a struct of `size` bytes (sizeof(engine_options_t)), with the defaults.
 //
 // Errors: -EINVAL. Any thread, never blocks.
-int engine_options_init(struct engine_options_t *o, size_t size);
+int engine_options_init(engine_options_t *o, size_t size);
+
+// Opens the store in the directory `dir`, which is made when it is missing (its parent must be there), recovers
+// what its log holds, and sets `*out`, to be closed by engine_close. `o` NULL means the defaults.
+//
+// A directory holds one store, and is open once: a second open, by this process or another, gives IOE_E_BUSY (by
+// another after 3 seconds, in which the writes of a killed process may still be landing).
+//
+// Errors: -EINVAL; IOE_E_BUSY; IOE_E_CORRUPT with file and offset when the log is damaged; IOE_E_VERSION;
+// IOE_E_UNSUPPORTED for options that can't be had; -ENOTEMPTY for a directory of other files, -ENOTDIR, -ENOENT,
+// -EEXIST (error_if_exists), -EACCES, -EROFS, -ENOSPC, -EIO. A refusal changes nothing in the directory.
+// Any thread. Blocks: reads the whole log.
+int engine_open(const char *dir, const engine_options_t *o, engine_t **out);
+
+// Closes the store: makes everything written so far durable and gives the directory free. NULL does nothing.
+// Waits for calls in progress on other threads. Views live on.
+//
+// Errors: what stood in the way of making it durable (-EIO, -ENOSPC, IOE_E_POISONED, IOE_E_INDETERMINATE); the
+// store is closed and the handle gone all the same. Any thread. Blocks: writes to the device.
+int engine_close(engine_t *e);
+
+// Sets the value of a key. With the default level, IOE_DURABLE, it is on the device when this returns 0.
+//
+// Errors: -EINVAL; IOE_E_TOO_LARGE for a key over 65,535 bytes or a value over 1 GiB; -ENOSPC: nothing was
+// written, and writes work again when there is space; IOE_E_INDETERMINATE: the device failed under this write,
+// which may or may not be there after reopening; IOE_E_POISONED: it failed before. Any thread. Blocks until the
+// level is reached.
+int engine_put(engine_t *e, const void *key, size_t key_len, const void *value, size_t value_len);
+
+// Copies the value of a key into `buffer`. `*len` is the room of `buffer` before, and the value's length after,
+// also with IOE_E_TOO_SMALL; `buffer` may be NULL when `*len` is 0, to ask for the length.
+//
+// Errors: -EINVAL; IOE_E_NOT_FOUND; IOE_E_TOO_SMALL; IOE_E_TOO_LARGE for a key over 65,535 bytes. Any thread.
+// Waits for no writer.
+int engine_get(engine_t *e, const void *key, size_t key_len, void *buffer, size_t *len);
+
+// Removes a key. One that isn't there is no error.
+//
+// Errors, thread, blocking: as engine_put.
+int engine_delete(engine_t *e, const void *key, size_t key_len);
+
+// Writes a batch: all of it or nothing, at the level `durability` (IOE_DURABLE, IOE_BUFFERED, IOE_VOLATILE). The
+// batch stays as it is. An empty one does nothing.
+//
+// Errors: as engine_put, and IOE_E_BUSY when another thread is using the batch. Any thread. Blocks until the level
+// is reached.
+int engine_write(engine_t *e, const engine_writebatch_t *b, int durability);
+
+// Sets the value of a key: visible at once, durable with its group, which is due after batch_max_entries,
+// batch_max_bytes or batch_max_delay_ms. engine_flush_batch waits for it.
+//
+// Errors: as engine_put. Any thread. Waits only while the group before is being written and this one is full.
+int engine_batch_put(engine_t *e, const void *key, size_t key_len, const void *value, size_t value_len);
+
+// Returns when everything written before, at whatever level and by whatever thread, is durable.
+//
+// Errors: -ENOSPC, to be tried again when there is space; any other error stays until the store is reopened:
+// IOE_E_INDETERMINATE, IOE_E_POISONED. Any thread. Blocks.
+int engine_flush_batch(engine_t *e);
+
+// Sets `*sequence` to the highest sequence of which all up to it are durable. Each put and delete takes one
+// sequence, in the order in which they become visible.
+//
+// Errors: -EINVAL. Any thread, never blocks.
+int engine_durable_sequence(engine_t *e, uint64_t *sequence);
+
+// Copies a property's text into `buffer`, with a NUL byte behind it. `*len` is the room of `buffer` before, and
+// the text's length without the NUL after; with IOE_E_TOO_SMALL it is the room needed, the NUL included. "stats"
+// is all properties, one `name value` per line; "prometheus" is the same in that program's format; any one name of
+// "stats" gives its value.
+//
+// Errors: -EINVAL, also for a name that isn't known; IOE_E_TOO_SMALL. Any thread, never blocks.
+int engine_property(engine_t *e, const char *name, char *buffer, size_t *len);
+
+// Sets `*out` to the value of a key, to be given back by engine_view_release. Values up to 4 KiB are copied, longer
+// ones stay where they are: then the view keeps the memory, up to a quarter of memory_limit_bytes over all views,
+// beyond which views copy too. A view outlives engine_close, and later changes of the key.
+//
+// Errors: -EINVAL; IOE_E_NOT_FOUND; IOE_E_TOO_LARGE for a key over 65,535 bytes; -ENOMEM. Any thread. Waits for no
+// writer.
+int engine_get_view(engine_t *e, const void *key, size_t key_len, engine_view_t *out);
+
+// Gives a view back and makes it empty. NULL, an empty view, and one that was released before, do nothing.
+//
+// Any thread, never blocks.
+void engine_view_release(engine_view_t *v);
+
+// Makes an empty batch: puts and deletes that engine_write writes together, all or none. Sets `*out`, to be freed
+// by engine_writebatch_destroy.
+//
+// Errors: -EINVAL, -ENOMEM. Any thread, never blocks.
+int engine_writebatch_create(engine_writebatch_t **out);
+
+// Adds a put, with copies of key and value. Later changes of a key win over earlier ones.
+//
+// Errors: -EINVAL; IOE_E_TOO_LARGE for a key over 65,535 bytes, a value over 1 GiB, or a batch over 4 GiB; -ENOMEM;
+// IOE_E_BUSY when another thread is using the batch. The batch is then as it was. One thread at a time, never
+// blocks.
+int engine_writebatch_put(engine_writebatch_t *b, const void *key, size_t key_len, const void *value, size_t value_len);
+
+// Adds a delete, with a copy of the key.
+//
+// Errors, thread, blocking: as engine_writebatch_put.
+int engine_writebatch_delete(engine_writebatch_t *b, const void *key, size_t key_len);
+
+// Takes all changes out again, and keeps the memory for the next ones.
+//
+// Errors: -EINVAL; IOE_E_BUSY when another thread is using the batch. One thread at a time, never blocks.
+int engine_writebatch_clear(engine_writebatch_t *b);
+
+// How many changes the batch has.
+//
+// Errors: -EINVAL; IOE_E_BUSY when another thread is using the batch; IOE_E_TOO_LARGE when they are more than
+// INT_MAX. One thread at a time, never blocks.
+int engine_writebatch_count(const engine_writebatch_t *b);
+
+// Frees the batch; NULL does nothing. Waits for a call in progress on another thread.
+//
+// Errors: IOE_E_STALE. Any thread.
+int engine_writebatch_destroy(engine_writebatch_t *b);
 
 #ifdef __cplusplus
 }  // extern "C"

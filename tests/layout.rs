@@ -10,6 +10,7 @@ use std::process::Command;
 use c_compiler::{compile, compilers};
 use iouring_engine::ffi::engine::engine_options_t;
 use iouring_engine::ffi::status::ioe_slice_t;
+use iouring_engine::ffi::view::engine_view_t;
 
 const HEADER: &str = include_str!("../include/iouring_engine.h");
 
@@ -30,6 +31,7 @@ macro_rules! layouts {
 fn rust() -> Layouts {
     layouts! {
         ioe_slice_t { data, len }
+        engine_view_t { data, len, pin }
         engine_options_t {
             size, driver, sync, durability, memtable_bytes, block_cache_bytes, memory_limit_bytes, log_bytes_max,
             block_bytes, bloom_bits_per_key, compression, direct_reads, read_only, create_if_missing,
@@ -42,17 +44,17 @@ fn rust() -> Layouts {
 fn declared() -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut structs = BTreeMap::new();
     let mut rest = HEADER;
-    while let Some(start) = rest.find("typedef struct ") {
-        rest = &rest[start + "typedef struct ".len()..];
-        let line = rest.lines().next().unwrap_or_default();
-        let Some(name) = line.strip_suffix(" {") else { continue };
-        let body = &rest[..rest.find("\n}").expect("a struct ends")];
+    while let Some(start) = rest.find("typedef struct {") {
+        rest = &rest[start..];
+        let (body, end) = rest.split_once("\n} ").expect("a struct ends");
+        let name = end.split(';').next().expect("a split has a first part");
         let fields = body.lines().skip(1).map(str::trim).filter(|line| !line.starts_with("//"));
         let fields = fields.filter_map(|line| line.strip_suffix(';')).map(|line| {
             let name = line.rsplit([' ', '*']).next().expect("a field has a name");
             name.split('[').next().expect("a split has a first part")
         });
         structs.insert(name, fields.collect());
+        rest = end;
     }
     structs
 }

@@ -68,3 +68,9 @@ fn the_library_binds_its_own_calls_to_itself() {
         assert_eq!(symbolic, None, "a program that defines {name} would take it over");
     }
 }
+
+#[test]
+fn the_list_is_sorted_and_holds_each_name_once() {
+    let sorted: Vec<String> = listed().into_iter().collect();
+    assert_eq!(include_str!("symbols.txt").lines().collect::<Vec<_>>(), sorted);
+}

@@ -9,6 +9,9 @@ use std::path::Path;
 
 use crate::base::{Error, Result};
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("handles are 64-bit values in pointers: a 64-bit system is needed");
+
 /// No struct of this interface will be larger; a larger `size` is an uninitialised one.
 const MAX_STRUCT: usize = 4096;
 
@@ -28,6 +31,37 @@ pub(super) unsafe fn bytes<'a>(pointer: *const c_void, len: usize, what: &str) -
     }
     // SAFETY: not NULL and no longer than memory can be; the rest is the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(pointer.cast(), len) })
+}
+
+/// A key, borrowed for the call.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+pub(super) unsafe fn key<'a>(pointer: *const c_void, len: usize) -> Result<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    unsafe { bytes(pointer, len, "key") }
+}
+
+/// A value, borrowed for the call.
+///
+/// # Safety
+/// As [`bytes`].
+#[inline]
+pub(super) unsafe fn value<'a>(pointer: *const c_void, len: usize) -> Result<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    unsafe { bytes(pointer, len, "value") }
+}
+
+/// A handle as C holds it.
+pub(super) fn as_pointer<T>(handle: u64) -> *mut T {
+    std::ptr::without_provenance_mut(handle as usize)
+}
+
+/// The handle that C passes; nothing is read through the pointer.
+#[inline]
+pub(super) fn as_handle<T>(pointer: *const T) -> u64 {
+    pointer.addr() as u64
 }
 
 /// A run of `count` elements, borrowed for the call.
@@ -145,6 +179,21 @@ pub(super) unsafe fn copy_out(value: &[u8], buffer: *mut c_void, len: Out<usize>
         // is the library's memory, or a view's that the caller can't write.
         unsafe { std::ptr::copy(value.as_ptr(), buffer.cast(), value.len()) };
     }
+    Ok(())
+}
+
+/// As [`copy_out`], for a text: a NUL byte goes behind it. `*len` counts the NUL when the text doesn't fit, and
+/// doesn't when it does.
+///
+/// # Safety
+/// `buffer` has `*len` bytes.
+pub(super) unsafe fn text_out(text: String, buffer: *mut c_char, len: Out<usize>) -> Result<()> {
+    let (length, pointer) = (text.len(), len.0);
+    let text = super::status::c_string(text);
+    // SAFETY: the caller's promise.
+    unsafe { copy_out(text.as_bytes_with_nul(), buffer.cast(), len) }?;
+    // SAFETY: checked by `Out::new`, and written by `copy_out` just now.
+    unsafe { pointer.write(length) };
     Ok(())
 }
 

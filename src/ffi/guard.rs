@@ -18,7 +18,13 @@ use crate::base::{Error, Result};
 #[inline]
 pub(super) fn guard(name: &'static str, body: impl FnOnce(&Call) -> Result<c_int>) -> c_int {
     let outcome = match Thread::enter() {
-        Some(thread) => catch_unwind(AssertUnwindSafe(|| body(&Call { thread, name }))),
+        Some(thread) => catch_unwind(AssertUnwindSafe(|| {
+            body(&Call {
+                thread,
+                #[cfg(test)]
+                name,
+            })
+        })),
         None => return fail(nested(name)),
     };
     match outcome {
@@ -66,8 +72,8 @@ thread_local! {
     static PLACE: Cell<Option<String>> = const { Cell::new(None) };
 }
 
-/// Keeps panics of calls and of the library's own threads off stderr. Called by whatever opens a handle.
-pub(super) fn quiet_panics() {
+/// Keeps panics of calls and of the library's own threads off stderr.
+fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
@@ -86,6 +92,7 @@ pub(super) fn quiet_panics() {
 /// One call of an exported function.
 pub(super) struct Call {
     thread: Thread,
+    #[cfg(test)]
     name: &'static str,
 }
 
@@ -117,6 +124,15 @@ impl Call {
         let object = TABLE.own(self.thread.slot(), process::current(), handle, claim)?;
         self.point();
         Ok(object)
+    }
+
+    /// What must be there before the first handle is. Called by whatever opens one, before it opens anything.
+    ///
+    /// # Errors
+    /// As [`process::enrol`].
+    pub(super) fn prepare(&self) -> Result<()> {
+        quiet_panics();
+        process::enrol().map(|_| ())
     }
 
     /// Puts an object in the table and returns its handle.

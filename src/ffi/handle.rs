@@ -21,7 +21,10 @@
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
-use crate::base::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::SeqCst};
+use crate::base::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Relaxed, Release, SeqCst},
+};
 use crate::base::sync::thread::yield_now;
 use crate::base::{Error, Result};
 
@@ -54,14 +57,19 @@ impl Kind {
     }
 }
 
-/// A type that lives behind handles.
+/// A type that lives behind handles. It is made and freed by any thread, hence `Send`.
 ///
 /// # Safety
 /// No two types have the same kind: the kind is all that tells what a place's pointer points to.
-pub unsafe trait Object: 'static {
+pub unsafe trait Object: Send + 'static {
     /// Its kind.
     const KIND: Kind;
+    /// Whether calls may be using it while it is closed; false for what is only ever put in and taken out.
+    const USED: bool = true;
 }
+
+/// How many handles one call uses at most, but for the one its thread owns.
+const LANES: usize = 2;
 
 #[cfg(not(feature = "shuttle"))]
 const CHUNK: usize = 1024;
@@ -113,7 +121,8 @@ impl Place {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Slot {
-    using: AtomicU64,
+    /// The handles that the running call uses; 0 is none.
+    using: [AtomicU64; LANES],
     /// Number of the thread; 0 when no thread has the slot.
     thread: AtomicU64,
     /// Set while a call is running, to refuse calls out of callbacks and signal handlers.
@@ -126,6 +135,26 @@ impl Slot {
     pub fn thread(&self) -> u64 {
         self.thread.load(SeqCst)
     }
+
+    /// Shows that the running call uses a handle. What is checked after this stays true until `hide`.
+    #[inline]
+    fn show(&self, handle: u64) -> &AtomicU64 {
+        let free = self.using.iter().find(|lane| lane.load(Relaxed) == 0);
+        let lane = free.expect("no call uses more handles than a slot has lanes");
+        // An exchange, not a store: it may not be delayed behind the check that follows.
+        lane.swap(handle, SeqCst);
+        lane
+    }
+
+    fn shows(&self, handle: u64) -> bool {
+        self.using.iter().any(|lane| lane.load(SeqCst) == handle)
+    }
+}
+
+/// The call uses the handle no more.
+#[inline]
+fn hide(lane: &AtomicU64) {
+    lane.store(0, Release);
 }
 
 /// The table; one static in production, one per execution in tests.
@@ -161,7 +190,7 @@ impl Table {
             }
         }
         let slot = Box::leak(Box::new(Slot {
-            using: AtomicU64::new(0),
+            using: [const { AtomicU64::new(0) }; LANES],
             thread: AtomicU64::new(thread),
             in_call: AtomicU32::new(0),
             next: AtomicPtr::new(null_mut()),
@@ -178,7 +207,7 @@ impl Table {
 
     /// The thread has ended (or wants no slot any more).
     pub fn give_slot_back(&self, slot: &Slot) {
-        slot.using.store(0, SeqCst);
+        slot.using.iter().for_each(hide);
         slot.in_call.store(0, SeqCst);
         slot.thread.store(0, SeqCst);
     }
@@ -301,13 +330,13 @@ impl Table {
         handle: u64,
     ) -> Result<Shared<'a, T>> {
         let place = self.find::<T>(handle)?;
-        slot.using.swap(handle, SeqCst);
+        let lane = slot.show(handle);
         if let Err(e) = Self::check::<T>(place, process, handle, false) {
-            slot.using.store(0, SeqCst);
+            hide(lane);
             return Err(e);
         }
         let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
-        Ok(Shared { place, slot, handle, object: object.cast(), _type: PhantomData })
+        Ok(Shared { place, lane, handle, object: object.cast(), _type: PhantomData })
     }
 
     /// Exclusive use. With [`Claim::Bind`] the object is the calling thread's from now on; a bound object's owner
@@ -329,14 +358,8 @@ impl Table {
         if place.owner.load(SeqCst) == slot.thread() {
             // Bound to this thread: nobody else may close it, so what was checked stays true.
             let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
-            return Ok(Owned {
-                place,
-                slot,
-                handle,
-                object: object.cast(),
-                after: After::Bound,
-                _type: PhantomData,
-            });
+            let (object, after) = (object.cast(), After::Bound);
+            return Ok(Owned { place, slot, lane: None, handle, object, after, _type: PhantomData });
         }
         self.hold(place, slot, process, handle, claim, false)
     }
@@ -353,7 +376,7 @@ impl Table {
         closing: bool,
     ) -> Result<Owned<'a, T>> {
         // The slot keeps the place from being given to another object while its owner word is held.
-        slot.using.swap(handle, SeqCst);
+        let lane = slot.show(handle);
         let held = loop {
             // Looked at in every round: a closer that waits for this call has made the handle stale first.
             if let Err(e) = Self::check::<T>(place, process, handle, closing) {
@@ -368,10 +391,11 @@ impl Table {
                 Err(e) => break Err(e),
             }
         };
-        let before = held.inspect_err(|_| slot.using.store(0, SeqCst))?;
+        let before = held.inspect_err(|_| hide(lane))?;
         let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
         let after = if claim == Claim::Bind { After::Bind } else { After::Restore(before) };
-        Ok(Owned { place, slot, handle, object: object.cast(), after, _type: PhantomData })
+        let lane = Some(lane);
+        Ok(Owned { place, slot, lane, handle, object: object.cast(), after, _type: PhantomData })
     }
 
     /// One attempt at the owner word: what it was before, or nothing when another thread's call has it.
@@ -429,8 +453,9 @@ impl Table {
             ready(&held)?;
             orphaned = held.after != After::Restore(0);
             // Goes on holding the owner word: whoever waits for it finds the handle gone.
+            let lane = held.lane;
             std::mem::forget(held);
-            slot.using.store(0, SeqCst);
+            lane.map(hide);
         }
         place.live.store(0, SeqCst);
         self.wait_for_calls(slot, handle);
@@ -449,14 +474,16 @@ impl Table {
         if !mine && place.live.compare_exchange(handle | POISONED, 0, SeqCst, SeqCst).is_err() {
             return Err(gone::<T>(handle));
         }
-        self.wait_for_calls(slot, handle);
+        if T::USED {
+            self.wait_for_calls(slot, handle);
+        }
         Ok(self.free(handle, place))
     }
 
     fn wait_for_calls(&self, own: &Slot, handle: u64) {
         for slot in self.slots() {
             let mut rounds = 0u32;
-            while !std::ptr::eq(slot, own) && slot.using.load(SeqCst) == handle {
+            while !std::ptr::eq(slot, own) && slot.shows(handle) {
                 pause(rounds);
                 rounds = rounds.saturating_add(1);
             }
@@ -539,7 +566,7 @@ enum After {
 #[derive(Debug)]
 pub struct Shared<'a, T: Object> {
     place: &'a Place,
-    slot: &'a Slot,
+    lane: &'a AtomicU64,
     handle: u64,
     object: NonNull<T>,
     _type: PhantomData<&'a T>,
@@ -557,7 +584,7 @@ impl<T: Object> std::ops::Deref for Shared<'_, T> {
 impl<T: Object> Drop for Shared<'_, T> {
     fn drop(&mut self) {
         poison_if_panicking(self.place, self.handle);
-        self.slot.using.store(0, SeqCst);
+        hide(self.lane);
     }
 }
 
@@ -566,6 +593,8 @@ impl<T: Object> Drop for Shared<'_, T> {
 pub struct Owned<'a, T: Object> {
     place: &'a Place,
     slot: &'a Slot,
+    /// Where the use is shown; nowhere when the object is bound to this thread.
+    lane: Option<&'a AtomicU64>,
     handle: u64,
     object: NonNull<T>,
     after: After,
@@ -586,14 +615,14 @@ impl<T: Object> Drop for Owned<'_, T> {
     fn drop(&mut self) {
         poison_if_panicking(self.place, self.handle);
         match self.after {
-            After::Bound => return,
+            After::Bound => {}
             After::Restore(owner) => self.place.owner.store(owner, SeqCst),
             After::Bind => {
                 self.place.owner_slot.store(std::ptr::from_ref(self.slot).cast_mut(), SeqCst);
                 self.place.owner.store(self.slot.thread(), SeqCst);
             }
         }
-        self.slot.using.store(0, SeqCst);
+        self.lane.map(hide);
     }
 }
 

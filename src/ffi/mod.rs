@@ -9,6 +9,7 @@
 //! | `args` | checking and copying what goes in and out |
 //! | [`status`] | result codes, their explanations, the version |
 //! | [`last_error`] [`log`] | the detail of the last failure; messages |
+//! | [`engine`] [`writebatch`] [`view`] | the store |
 //!
 //! The header is made from these files by cbindgen, so their documentation is written for C programmers: it is the
 //! manual. Conventions that hold for every function stand at its head (`cbindgen.toml`).
@@ -30,6 +31,8 @@ pub mod log;
 pub(crate) mod process;
 pub mod status;
 pub(crate) mod thread;
+pub mod view;
+pub mod writebatch;
 
 #[cfg(test)]
 mod tests;
