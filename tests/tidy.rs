@@ -74,11 +74,12 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<Source>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let path = entry.expect("a readable entry").path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_string();
+        let skipped = ["target", ".git", "build", "__pycache__", "corpus", "artifacts"];
+        if skipped.contains(&name.as_str()) || path.is_symlink() {
+            continue;
+        }
         if path.is_dir() {
-            let skipped = ["target", ".git", "build", "__pycache__", "corpus", "artifacts"];
-            if !skipped.contains(&name.as_str()) && !path.is_symlink() {
-                collect(root, &path, found);
-            }
+            collect(root, &path, found);
         } else if let Ok(text) = fs::read_to_string(&path) {
             let relative = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
             found.push(Source::new(&relative, &text));
