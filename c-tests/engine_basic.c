@@ -153,7 +153,7 @@ static void properties(engine_t *e) {
     EQUAL(engine_property(e, "stats", text, &len), IOE_E_TOO_SMALL, "into too little room");
     CHECK(len > 20, "it says how much is needed");
     len = sizeof text;
-    EQUAL(engine_property(e, "no such property", text, &len), IOE_E_NOT_FOUND, "an unknown property");
+    EQUAL(engine_property(e, "no such property", text, &len), -EINVAL, "an unknown property");
 }
 
 static void reopened(const char *dir) {

@@ -4,6 +4,7 @@ A store may be used by any number of threads. A call that waits for the device l
 """
 
 import ctypes
+import errno as _errno
 import threading
 
 from . import _native, errors
@@ -206,7 +207,7 @@ class Store:
         while True:
             room, length = ctypes.create_string_buffer(size), ctypes.c_size_t(size)
             code = lib.engine_property(self._alive(), name.encode(), room, ctypes.byref(length))
-            if code == errors.NOT_FOUND:
+            if code == -_errno.EINVAL:
                 raise KeyError(name)
             if code != errors.TOO_SMALL:
                 check(code)
