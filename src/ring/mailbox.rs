@@ -93,7 +93,7 @@ impl Mailbox {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;

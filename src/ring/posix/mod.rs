@@ -17,7 +17,7 @@ mod polls;
 mod pool;
 mod timers;
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
