@@ -60,6 +60,43 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Asks for huge pages behind it. The system may have none; then nothing changes.
+    pub fn advise_huge(&self) {
+        // SAFETY: the range is the region's own, and the advice changes no content.
+        let _ = unsafe {
+            rustix::mm::madvise(self.pointer.as_ptr().cast(), self.len(), rustix::mm::Advice::LinuxHugepage)
+        };
+    }
+
+    /// Has its pages taken from one NUMA node; call it before they are touched.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the system has no such node, or no nodes at all.
+    pub fn bind_to_node(&self, node: u32) -> Result<()> {
+        const BITS: usize = 1024;
+        let refused = |why: &str| Error::Unsupported(format!("memory on NUMA node {node}: {why}").into());
+        let mut mask = [0u64; BITS / 64];
+        let word =
+            mask.get_mut(node as usize / 64).ok_or_else(|| refused("there are at most 1,024 nodes"))?;
+        *word = 1 << (node % 64);
+        // SAFETY: the range is the region's own, the mask has as many bits as said, and only where future pages
+        // come from changes.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.pointer.as_ptr(),
+                self.len(),
+                libc::MPOL_BIND,
+                mask.as_ptr(),
+                BITS + 1,
+                0,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(refused(&std::io::Error::last_os_error().to_string())) }
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this very layout, and the last owner is gone.
@@ -196,6 +233,62 @@ impl Buf {
         unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.len) }
     }
 }
+
+/// Memory that a C caller may use at any time, and promises to leave alone while an operation is under way on it.
+///
+/// The promise is made once, where the caller's pointer comes in (or the library's own memory goes out); from then
+/// on operations on parts of it can be made safely.
+#[derive(Debug, Clone)]
+pub struct CallerMemory {
+    pointer: NonNull<u8>,
+    len: usize,
+    home: Home,
+}
+
+impl CallerMemory {
+    /// Memory of the caller.
+    ///
+    /// # Safety
+    /// `pointer..pointer + len` stays valid until the last operation on it has ended, and the caller touches no part
+    /// that an operation is under way on.
+    pub unsafe fn outside(pointer: NonNull<u8>, len: usize) -> Self {
+        CallerMemory { pointer, len, home: Home::Outside }
+    }
+
+    /// A part of a region whose bytes the library itself never looks at: they are for the C caller alone, whose
+    /// address is all it is given. `None` when that is not inside the region.
+    pub fn part(region: &Arc<Region>, offset: usize, len: usize) -> Option<Self> {
+        offset.checked_add(len).filter(|end| *end <= region.len())?;
+        // SAFETY: the offset was just checked to be inside the region.
+        let pointer = unsafe { region.pointer.add(offset) };
+        Some(CallerMemory { pointer, len, home: Home::Region(region.clone()) })
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
+    /// A part of it, for one operation; `None` when that is not inside it.
+    pub fn buf(&self, offset: usize, len: usize) -> Option<Buf> {
+        offset.checked_add(len).filter(|end| *end <= self.len)?;
+        // SAFETY: the offset was just checked to be inside. The caller's promise (see the type) keeps the memory
+        // valid and untouched while the operation is under way.
+        let pointer = unsafe { self.pointer.add(offset) };
+        Some(Buf { pointer, len, _home: self.home.clone() })
+    }
+}
+
 /// A region that is handed out front to back, in parts that many threads fill at once, and then taken whole.
 ///
 /// It is safe by construction: a byte is handed out once, and the whole is given only when no part is left, which

@@ -18,7 +18,7 @@ use crate::base::{Error, Result};
 /// What a sender leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Letter {
-    /// The `External` operation that it finishes; [`Token::NONE`] for a mere wake-up.
+    /// The `External` operation that it finishes.
     pub token: Token,
     /// Its result.
     pub result: i32,
@@ -28,6 +28,8 @@ pub struct Letter {
 #[derive(Debug)]
 pub struct Mailbox {
     letters: List<Letter>,
+    /// Whoever waits is to return; there is no count of it.
+    nudged: AtomicBool,
     asleep: AtomicBool,
     eventfd: OwnedFd,
 }
@@ -41,7 +43,12 @@ impl Mailbox {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let eventfd =
             rustix::event::eventfd(0, flags).map_err(|e| Error::from(e).context("making an eventfd"))?;
-        Ok(Mailbox { letters: List::new(), asleep: AtomicBool::new(false), eventfd })
+        Ok(Mailbox {
+            letters: List::new(),
+            nudged: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            eventfd,
+        })
     }
 
     /// The descriptor that the owner watches.
@@ -52,6 +59,21 @@ impl Mailbox {
     /// Leaves a letter, and wakes the owner if it sleeps. Any thread.
     pub fn send(&self, letter: Letter) {
         self.letters.push(letter);
+        self.ring_if_asleep();
+    }
+
+    /// Wants whoever waits for this ring to return. Any thread; many at once are one.
+    pub fn nudge(&self) {
+        self.nudged.store(true, Ordering::Release);
+        self.ring_if_asleep();
+    }
+
+    /// Whether there was a nudge since the last question. The owner alone.
+    pub fn take_nudge(&self) -> bool {
+        self.nudged.load(Ordering::Relaxed) && self.nudged.swap(false, Ordering::Acquire)
+    }
+
+    fn ring_if_asleep(&self) {
         // Pairs with the fence of `fall_asleep`: either the owner sees the letter, or this sees it asleep.
         fence(Ordering::SeqCst);
         if self.asleep.swap(false, Ordering::AcqRel) {
@@ -71,11 +93,11 @@ impl Mailbox {
         let _ = rustix::io::read(&self.eventfd, &mut [0u8; 8]);
     }
 
-    /// The owner is about to sleep. False when there is a letter: then it must not.
+    /// The owner is about to sleep. False when there is a letter or a nudge: then it must not.
     pub fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
-        let empty = self.letters.is_empty();
+        let empty = self.letters.is_empty() && !self.nudged.load(Ordering::Acquire);
         if !empty {
             self.asleep.store(false, Ordering::Release);
         }
@@ -109,6 +131,10 @@ mod tests {
         assert!(!mailbox.fall_asleep());
         assert_eq!(mailbox.take(), (0..5).map(letter).collect::<Vec<_>>());
         assert!(mailbox.take().is_empty());
+        assert!(mailbox.fall_asleep());
+        mailbox.nudge();
+        assert!(!mailbox.fall_asleep());
+        assert!(mailbox.take_nudge() && !mailbox.take_nudge());
         assert!(mailbox.fall_asleep());
     }
 

@@ -11,6 +11,7 @@
 //! | [`io`] | the handle that `async fn`s use |
 //! | [`task`] | the executor: tasks in a slab, no wakers |
 //! | [`mailbox`] | how another thread finishes an operation of this reactor or wakes it |
+//! | [`object`] | the ring as an object of the C API: driving it, slots, registered buffers, chains |
 //! | [`fs`] | opening, listing, renaming, locking: what is done at once, not queued |
 //! | [`options`] | what a ring is asked to be, and what was granted |
 //! | [`uring::passed`] | a ring that is handed from thread to thread |
@@ -26,6 +27,7 @@ pub mod fs;
 pub mod inline;
 pub mod io;
 pub mod mailbox;
+pub mod object;
 pub mod op;
 pub mod options;
 pub mod posix;

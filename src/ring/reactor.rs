@@ -348,6 +348,10 @@ impl Reactor {
     pub fn notifier(&mut self) -> Result<std::os::fd::RawFd> {
         let fd = self.driver.notifier()?;
         self.has_notifier = true;
+        if self.kind() == Kind::Posix {
+            // Here the watch is in force at once, bound or not.
+            self.watch_mailbox()?;
+        }
         self.rest();
         self.signal_leftovers();
         Ok(fd)
@@ -356,6 +360,11 @@ impl Reactor {
     /// Items ready for the owners of clients, over all clients.
     pub fn ready(&self) -> usize {
         self.ready
+    }
+
+    /// The owner of a client has made so many items ready by itself, without an operation.
+    pub fn made_ready(&mut self, count: usize) {
+        self.ready += count;
     }
 
     /// The owner of a client has reaped so many items.
@@ -411,7 +420,7 @@ impl Reactor {
         }
     }
 
-    /// Whether another thread has woken this ring ([`Token::NONE`]) since the last question.
+    /// Whether another thread has nudged this ring since the last question.
     pub fn take_nudge(&mut self) -> bool {
         std::mem::take(&mut self.nudged)
     }
@@ -456,13 +465,14 @@ impl Reactor {
     fn letters(&mut self) -> usize {
         let letters = self.mailbox.as_ref().map(|mailbox| mailbox.take()).unwrap_or_default();
         for Letter { token, result } in &letters {
-            self.nudged |= *token == Token::NONE;
             let external = self.flights.get(*token).is_some_and(|f| matches!(f.op, Op::External));
             if external {
                 self.settle(Completion::last(*token, *result));
             }
         }
-        letters.len()
+        let nudged = self.mailbox.as_ref().is_some_and(|mailbox| mailbox.take_nudge());
+        self.nudged |= nudged;
+        letters.len() + usize::from(nudged)
     }
 
     fn complete(&mut self, completion: Completion) {
