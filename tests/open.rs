@@ -201,7 +201,8 @@ fn a_lock_that_is_no_file_is_refused() {
     fs::create_dir(dir.join("LOCK")).unwrap();
     refused(open(&dir), -libc::EISDIR, &["LOCK", "directory"]);
     let dir = scratch.dir("pipe");
-    rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("LOCK"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("LOCK"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+        .unwrap();
     refused(open(&dir), -libc::EEXIST, &["LOCK", "not a plain file"]);
 }
 
@@ -297,7 +298,10 @@ fn write_until_full(store: &Store) -> u32 {
             Ok(()) => assert_eq!(store.get(&i.to_be_bytes()).unwrap(), value),
             Err(e) => {
                 assert_eq!(e.code(), -libc::ENOSPC, "{e}");
-                assert!(matches!(store.get(&i.to_be_bytes()), Err(Error::NotFound)), "a refused put is not there");
+                assert!(
+                    matches!(store.get(&i.to_be_bytes()), Err(Error::NotFound)),
+                    "a refused put is not there"
+                );
                 refusals += 1;
                 if refusals == 3 {
                     break;

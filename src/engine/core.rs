@@ -19,36 +19,20 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{Error, Result};
 use crate::ring::Io;
-use crate::wal::recover::{Mode, Record, recover};
+use crate::wal::recover::{Mode, Record, RecoveryStats, recover};
 use crate::wal::writer::{self, Writer};
-
-/// A checkpoint of the log is written after so many bytes; frames carry the same knowledge, so it is seldom needed.
-const CHECKPOINT_EVERY: u64 = 4 << 20;
 
 /// An open store; see the module.
 pub struct Core {
     commit: Commit,
     memtable: Memtable,
     stats: Stats,
+    recovery: RecoveryStats,
     pins: Arc<Pins>,
     options: Options,
     closed: AtomicBool,
     /// Given up last of all, when nothing can be in flight any more.
     lock: Mutex<Option<Lock>>,
-}
-
-/// Inserts a batch that recovery found.
-fn replay(memtable: &Memtable, record: Record<'_>) -> Result<()> {
-    let mut sequence = record.sequence;
-    batch::decode(record.payload, record.count, |edit| {
-        memtable.insert(sequence, Prepared::new(&edit)?);
-        sequence += 1;
-        Ok(())
-    })?
-    .map_err(|damage| {
-        let at = format!("the batch of sequence {}", record.sequence);
-        Error::corrupt(at, damage.offset as u64, damage.expected, damage.got)
-    })
 }
 
 impl Core {
@@ -62,21 +46,23 @@ impl Core {
         let lock = Lock::take(io, &dir, path).await?;
         directory::check(io, &dir, path, &options)?;
         let memtable = Memtable::new();
-        let direct = options.durability == Level::Durable;
-        let mode = Mode::Write { direct, segment_bytes: options.segment_bytes() };
+        let mode = Mode::Write { direct: options.direct_log(), segment_bytes: options.segment_bytes() };
         let recovered = recover(io, &dir, mode, &mut |record| replay(&memtable, record)).await?;
+        let recovery = recovered.stats;
+        report(path, &recovery);
         let how = writer::Options {
             segment_bytes: options.segment_bytes(),
-            direct,
+            direct: options.direct_log(),
             sync: options.sync,
             may_block: true,
-            checkpoint_every: CHECKPOINT_EVERY,
+            checkpoint_every: options.checkpoint_every,
             ring: None,
         };
         let commit = Commit::new(Writer::open(io, &dir, recovered, how)?, commit_options(&options));
         Ok(Core {
             commit,
             memtable,
+            recovery,
             stats: Stats::new(),
             pins: Pins::new(options.pinned_max()),
             options,
@@ -257,6 +243,23 @@ impl Core {
         list.add("durable_sequence", self.commit.durable());
         list.add("poisoned", u8::from(self.commit.is_poisoned()));
         list.add("sync", self.commit.way());
+        let r = &self.recovery;
+        for (name, count) in [
+            ("recovery_records", r.records),
+            ("recovery_bytes", r.bytes),
+            ("recovery_segments", r.segments),
+            ("recovery_first_sequence", r.first_sequence),
+            ("recovery_last_sequence", r.last_sequence),
+            ("recovery_proven_through", r.proven_through),
+            ("recovery_unproven_records", r.unproven_records),
+            ("recovery_unproven_bytes", r.unproven_bytes),
+            ("recovery_copied_records", r.copied_records),
+            ("recovery_torn_bytes", r.torn_bytes),
+            ("recovery_possible_damage", r.possible_damage),
+            ("recovery_sealed", u64::from(r.sealed)),
+        ] {
+            list.add(name, count);
+        }
         list
     }
 
@@ -287,6 +290,35 @@ fn commit_options(options: &Options) -> commit::Options {
         batch_max_bytes: usize::try_from(options.batch_max_bytes).unwrap_or(usize::MAX),
         batch_max_delay_us: u64::from(options.batch_max_delay_ms) * 1000,
         seal_after_us: u64::from(options.seal_after_ms) * 1000,
+    }
+}
+
+/// Puts a batch of the log into the memtable.
+fn replay(memtable: &Memtable, record: Record<'_>) -> Result<()> {
+    let mut sequence = record.sequence;
+    let decoded = batch::decode(record.payload, record.count, |edit| {
+        memtable.insert(sequence, Prepared::new(&edit)?);
+        sequence += 1;
+        Ok(())
+    })?;
+    decoded.map_err(|damage| {
+        // Its checksums were right, so it was written like this.
+        let file = format!("the log's batch of sequence {}", record.sequence);
+        Error::corrupt(file, damage.offset as u64, damage.expected, damage.got)
+    })
+}
+
+fn report(path: &Path, found: &RecoveryStats) {
+    let path = path.display();
+    log::info!("{path}: recovered {} batches, {} bytes", found.records, found.bytes);
+    if found.unproven_records + found.torn_bytes + found.possible_damage > 0 {
+        log::warn!(
+            "{path}: the log was not closed: {} batches were made durable anew, {} torn bytes dropped, {} ends can't \
+             be told from damage",
+            found.unproven_records,
+            found.torn_bytes,
+            found.possible_damage
+        );
     }
 }
 

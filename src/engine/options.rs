@@ -70,6 +70,11 @@ pub struct Options {
     pub batch_max_delay_ms: u32,
     /// The log is sealed after so many milliseconds without a write.
     pub seal_after_ms: u32,
+    /// Length of a log segment; 0: by the memtable. For tests that want many small ones.
+    pub segment_bytes: u64,
+    /// A checkpoint is written after so many bytes of log; 1: after every group, 0: never. Frames carry the same
+    /// knowledge, so it is seldom needed.
+    pub checkpoint_every: u64,
     /// Threads for compaction; no effect until there are tables.
     pub background_threads: u32,
     /// NUMA node of the store's memory; -1: any. No effect until there are tables.
@@ -104,6 +109,8 @@ impl Default for Options {
             batch_max_bytes: 256 << 10,
             batch_max_delay_ms: 10,
             seal_after_ms: 10,
+            segment_bytes: 0,
+            checkpoint_every: 4 << 20,
             background_threads: 1,
             numa_node: -1,
         }
@@ -130,6 +137,12 @@ impl Options {
             let text = format!("memtable_bytes {}: at least {SEGMENT_MIN} are needed", self.memtable_bytes);
             return Err(Error::invalid(text));
         }
+        if !self.segment_bytes.is_multiple_of(BLOCK) {
+            return Err(Error::invalid(format!(
+                "segment_bytes {}: not a multiple of {BLOCK}",
+                self.segment_bytes
+            )));
+        }
         if self.batch_max_entries == 0 || self.batch_max_bytes == 0 {
             return Err(Error::invalid("batch_max_entries and batch_max_bytes are at least 1"));
         }
@@ -138,6 +151,9 @@ impl Options {
 
     /// Length of the log's segments: a quarter of the memtable, within bounds, in whole blocks.
     pub fn segment_bytes(&self) -> u64 {
+        if self.segment_bytes > 0 {
+            return self.segment_bytes;
+        }
         (self.memtable_bytes / 4).clamp(SEGMENT_MIN, SEGMENT_MAX) / BLOCK * BLOCK
     }
 
