@@ -1,0 +1,20 @@
+//! The store in the simulator: crashed everywhere, refused everything, and with every planted defect.
+//!
+//! | file | its one purpose |
+//! | --- | --- |
+//! | `history` | what was asked and answered, and which states may follow from it |
+//! | `machine` | runs workloads on a simulated machine, and recovers what a crash left |
+//! | `exhaustive` | all workloads of up to three operations, every crash, every subset of sectors |
+//! | `random` | seeded schedules of several clients, crashed again and again |
+//! | `faults` | the n-th operation fails |
+//! | `planted` | every planted defect is caught by one of these suites |
+//!
+//! A failure prints the seed (or the workload and the crash) that brings it about again.
+#![allow(clippy::disallowed_methods, reason = "the test itself counts its threads and reads its environment")]
+
+mod exhaustive;
+mod faults;
+mod history;
+mod machine;
+mod planted;
+mod random;
