@@ -45,6 +45,7 @@ impl Core {
         let dir = directory::open(io, path, &options).await?;
         let lock = Lock::take(io, &dir, path).await?;
         directory::check(io, &dir, path, &options)?;
+        lock.register(io)?;
         let memtable = Memtable::new();
         let mode = Mode::Write { direct: options.direct_log(), segment_bytes: options.segment_bytes() };
         let recovered = recover(io, &dir, mode, &mut |record| replay(&memtable, record)).await?;
@@ -279,8 +280,9 @@ impl Core {
     /// What stood in the way of making it durable; the store is closed all the same.
     pub async fn finish_close(&self, io: &Io) -> Result<()> {
         let closed = self.commit.close(io).await;
-        drop(self.lock.lock().take());
-        closed
+        let lock = self.lock.lock().take();
+        let unregistered = lock.map_or(Ok(()), |lock| lock.unregister(io));
+        closed.and(unregistered)
     }
 }
 

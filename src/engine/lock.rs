@@ -10,9 +10,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::base::defect::{self, Defect};
 use crate::base::sync::Mutex;
 use crate::base::{Error, Result};
 use crate::ring::Io;
+use crate::ring::driver::Kind;
 use crate::ring::fs::How;
 use crate::ring::op::File;
 
@@ -22,6 +24,9 @@ pub const NAME: &str = "LOCK";
 pub const PATIENCE_US: u64 = 3_000_000;
 /// Between two tries.
 const RETRY_US: u64 = 10_000;
+
+/// Its place in a ring's file table.
+const SLOT: u32 = 0;
 
 /// Directories of the stores this process has open: device and inode.
 static OPEN_HERE: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
@@ -88,9 +93,31 @@ impl Lock {
         }
     }
 
-    /// The open file, to be registered in every ring that writes to the store.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// Registers the lock in the ring behind `io`, as its fixed file 0: the kernel keeps it locked until the last
+    /// operation of that ring has ended, even when the process is killed. To be done before the ring writes to the
+    /// store. A blocking call has no ring; its thread keeps the lock until the call has returned.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn register(&self, io: &Io) -> Result<()> {
+        if io.kind() == Kind::Inline || defect::on(Defect::LockOutsideRing) {
+            return Ok(());
+        }
+        io.with_reactor(|reactor| {
+            reactor.make_slots(1)?;
+            reactor.set_slot(SLOT, Some(self.file.raw_fd()))
+        })
+    }
+
+    /// Takes the lock out of the ring again, which has nothing in flight any more.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn unregister(&self, io: &Io) -> Result<()> {
+        if io.kind() == Kind::Inline || defect::on(Defect::LockOutsideRing) {
+            return Ok(());
+        }
+        io.with_reactor(|reactor| reactor.set_slot(SLOT, None))
     }
 }
 
@@ -127,5 +154,115 @@ fn explain(error: Error, path: &Path) -> Error {
     match error.errno() {
         Some(errno) => Error::system(errno, text),
         None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::driver::Wait;
+    use crate::ring::sim::World;
+
+    fn take(io: &Io) -> Result<Lock> {
+        let dir = io.open_dir("/store".as_ref(), true)?;
+        io.block_on(Lock::take(io, &dir, Path::new("/store")))?
+    }
+
+    #[test]
+    fn a_held_lock_is_waited_for_and_then_busy() {
+        let world = World::calm(1);
+        let (ours, theirs) = (world.io(), world.io());
+        let held = take(&theirs).unwrap();
+        let began = world.now_us();
+        assert!(matches!(take(&ours), Err(Error::Busy(text)) if text.contains("another process")));
+        let waited = world.now_us() - began;
+        assert!((PATIENCE_US..PATIENCE_US + 1_000_000).contains(&waited), "waited {waited} us");
+        drop(held);
+        take(&ours).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_lingers_for_a_while_is_got() {
+        let world = World::calm(2);
+        let (ours, theirs) = (world.io(), world.io());
+        let held = take(&theirs).unwrap();
+        let freeing = ours.clone();
+        let free = ours.spawn(async move {
+            freeing.sleep_us(PATIENCE_US / 2).await;
+            drop(held);
+        });
+        take(&ours).unwrap();
+        assert!(free.take().is_some(), "the lock was got only after it was given up");
+    }
+
+    #[test]
+    fn a_lock_without_a_name_is_not_taken_for_the_stores() {
+        let world = World::calm(3);
+        let (ours, theirs) = (world.io(), world.io());
+        let held = take(&theirs).unwrap();
+        let dir = theirs.open_dir("/store".as_ref(), false).unwrap();
+        theirs.unlink(&dir, NAME).unwrap();
+        let new = take(&ours).unwrap();
+        assert_eq!(ours.list(&dir).unwrap(), [NAME]);
+        drop((held, new));
+    }
+
+    #[test]
+    fn refusals_say_which() {
+        let world = World::calm(4);
+        world.plant_symlink("/store".as_ref(), NAME);
+        let refused = take(&world.io()).unwrap_err();
+        assert_eq!(refused.errno(), Some(libc::ELOOP));
+        assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        for (errno, words) in [
+            (libc::EACCES, "no permission"),
+            (libc::EROFS, "read-only file system"),
+            (libc::ENOSPC, "disk is full"),
+            (libc::EISDIR, "is a directory"),
+        ] {
+            let explained = explain(Error::system(errno, ""), Path::new("/store"));
+            assert_eq!(explained.errno(), Some(errno));
+            assert!(
+                explained.to_string().contains(words) && explained.to_string().contains("/store"),
+                "{explained}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_ring_that_writes_keeps_the_lock_over_a_kill_until_its_last_write_has_landed() {
+        let seeds = 0..60;
+        let lingered = seeds.filter(|seed| lingers(*seed)).count();
+        assert!(lingered > 0, "no kill found a write in flight");
+    }
+
+    /// Kills a process in the midst of a write; whether the lock lingered. It must not be free before the write lands.
+    fn lingers(seed: u64) -> bool {
+        let world = World::calm(seed);
+        let io = world.io();
+        let lock = take(&io).unwrap();
+        lock.register(&io).unwrap();
+        let dir = io.open_dir("/store".as_ref(), false).unwrap();
+        let how = How { write: true, create: true, ..How::default() };
+        let file = io.open_at(&dir, "1.wal", how).unwrap();
+        let buf = crate::base::memory::Buf::copied(b"late").unwrap();
+        let writer = io.clone();
+        let write = io.spawn(async move { writer.write(&file, buf, 0, false).await.1.is_ok() });
+        io.turn(Wait::No).unwrap();
+        world.crash();
+        drop(write);
+        let after = world.kill();
+        let next = after.io();
+        let began = after.now_us();
+        let lock = take(&next).unwrap();
+        let first = after.read_raw("/store".as_ref(), "1.wal");
+        after.pass_us(10_000_000);
+        assert_eq!(
+            after.read_raw("/store".as_ref(), "1.wal"),
+            first,
+            "seed {seed}: a write landed under the new owner"
+        );
+        drop(lock);
+        after.now_us() - began > 10_000_000 + RETRY_US / 2
     }
 }

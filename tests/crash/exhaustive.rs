@@ -113,7 +113,9 @@ fn recovers(after: &World, history: &History, loss: Loss, again: u64) -> Result<
         let once_more = after.power_loss(&mut crash::nothing());
         let second = recover(&once_more, Setup::SMALL, 1, true)?;
         if second != found {
-            return Err(format!("what recovery showed was gone after another power loss: {found:?}, {second:?}"));
+            return Err(format!(
+                "what recovery showed was gone after another power loss: {found:?}, {second:?}"
+            ));
         }
     }
     Ok(())

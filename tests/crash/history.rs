@@ -95,8 +95,14 @@ impl History {
         writes.len() - 1
     }
 
-    /// The answer to it. An answer that mustn't be is an error.
-    pub fn end(&mut self, client: usize, index: usize, answer: &Result<(), Error>) -> Result<(), String> {
+    /// The answer to it, and whether the store says that it is poisoned. An answer that mustn't be is an error.
+    pub fn end(
+        &mut self,
+        client: usize,
+        index: usize,
+        answer: &Result<(), Error>,
+        poisoned: bool,
+    ) -> Result<(), String> {
         let now = self.tick();
         let write = &mut self.clients[client].writes[index];
         write.ended = now;
@@ -109,8 +115,11 @@ impl History {
             Err(e) if e.code() == code::INDETERMINATE => Outcome::Unknown,
             Err(e) => return Err(format!("{write:?} was answered by {}: {e}", e.code())),
         };
-        if matches!(answer, Err(e) if e.code() != -libc::ENOSPC) {
-            self.broken.get_or_insert(now);
+        match answer {
+            // A weaker write that a full disk refused is kept, and nothing is poisoned.
+            Err(e) if e.code() == code::INDETERMINATE && !poisoned && write.level != Level::Durable => {}
+            Err(e) if e.code() != -libc::ENOSPC => drop(self.broken.get_or_insert(now)),
+            _ => {}
         }
         Ok(())
     }
@@ -122,7 +131,10 @@ impl History {
 
     /// What a flush that begins now will have made durable.
     pub fn flush_begins(&self) -> Vec<usize> {
-        self.clients.iter().map(|c| c.writes.iter().take_while(|w| w.outcome != Outcome::Running).count()).collect()
+        self.clients
+            .iter()
+            .map(|c| c.writes.iter().take_while(|w| w.outcome != Outcome::Running).count())
+            .collect()
     }
 
     /// That flush succeeded.
@@ -169,7 +181,8 @@ impl History {
             let writes = &self.clients[client].writes;
             let mine = of_client(found, client);
             let floor = self.floor(client, loss);
-            let fits: Vec<usize> = (floor..=writes.len()).filter(|p| self.after(client, *p) == mine).collect();
+            let fits: Vec<usize> =
+                (floor..=writes.len()).filter(|p| self.after(client, *p) == mine).collect();
             let (Some(least), Some(most)) = (fits.first(), fits.last()) else {
                 return Err(format!(
                     "client {client}: {} follows from no prefix of at least {floor} of\n{}",

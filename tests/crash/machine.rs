@@ -51,7 +51,7 @@ pub struct Setup {
 
 impl Setup {
     /// The smallest segments, no keeper.
-    pub const SMALL: Setup = Setup { sync: Wish::Syscall, segment_bytes: 4 * 4096, keeper: false };
+    pub const SMALL: Setup = Setup { sync: Wish::Syscall, segment_bytes: 5 * 4096, keeper: false };
 
     fn options(&self) -> Options {
         Options { sync: self.sync, segment_bytes: self.segment_bytes, ..Options::default() }
@@ -111,7 +111,12 @@ pub fn read_all(core: &Core, clients: usize) -> std::result::Result<State, Strin
 
 /// Runs one script per client on one store, from opening to closing (unless a script ends in a crash). The answer is
 /// a violation, if there was one.
-pub fn run(world: &World, setup: Setup, scripts: &[Vec<Action>], base: State) -> std::result::Result<Ran, String> {
+pub fn run(
+    world: &World,
+    setup: Setup,
+    scripts: &[Vec<Action>],
+    base: State,
+) -> std::result::Result<Ran, String> {
     let io = world.io();
     let shared = Shared {
         io: io.clone(),
@@ -204,7 +209,8 @@ fn look(shared: &Shared, core: &Core, client: usize) -> std::result::Result<(), 
             Err(e) => return Err(format!("reading {}: {e}", name as char)),
         };
         if got.as_ref() != expected.get(&key) {
-            let show = |v: Option<&Vec<u8>>| v.map(|v| String::from_utf8_lossy(&v[..v.len().min(16)]).into_owned());
+            let show =
+                |v: Option<&Vec<u8>>| v.map(|v| String::from_utf8_lossy(&v[..v.len().min(16)]).into_owned());
             return Err(format!(
                 "{} reads as {:?}, not as {:?}",
                 name as char,
@@ -247,7 +253,8 @@ async fn act(
             write(shared, &core, client, edits, Level::Volatile, false).await
         }
         Action::Batch(entries, level) => {
-            let edit = |(name, len): &(u8, Option<usize>)| (key(client, *name), len.map(|len| make(*name, len)));
+            let edit =
+                |(name, len): &(u8, Option<usize>)| (key(client, *name), len.map(|len| make(*name, len)));
             write(shared, &core, client, entries.iter().map(edit).collect(), *level, true).await
         }
         Action::Flush => {
@@ -296,7 +303,7 @@ async fn write(
     if shared.world.crashed() {
         return Ok(());
     }
-    shared.history.borrow_mut().end(client, index, &answer)
+    shared.history.borrow_mut().end(client, index, &answer, core.commit().is_poisoned())
 }
 
 async fn reopen(
@@ -316,7 +323,12 @@ async fn reopen(
 }
 
 /// Opens the store of a machine that starts after a crash, reads all there is, and leaves it open or closes it.
-pub fn recover(world: &World, setup: Setup, clients: usize, and_close: bool) -> std::result::Result<State, String> {
+pub fn recover(
+    world: &World,
+    setup: Setup,
+    clients: usize,
+    and_close: bool,
+) -> std::result::Result<State, String> {
     let io = world.io();
     let recovered = io.block_on(async {
         let core = open(&io, &setup).await.map_err(|e| format!("recovery refused: {e}"))?;

@@ -56,7 +56,7 @@ fn scripts(random: &mut Random) -> Vec<Vec<Action>> {
 fn setup(random: &mut Random) -> Setup {
     Setup {
         sync: [Wish::Syscall, Wish::Linked, Wish::Dsync, Wish::Auto][random.below(4) as usize],
-        segment_bytes: 4096 * (4 + random.below(13)),
+        segment_bytes: 4096 * (5 + random.below(12)),
         keeper: random.chance(512),
     }
 }
@@ -83,7 +83,8 @@ pub fn history(seed: u64) -> Result<(), String> {
         let scripts = scripts(&mut random);
         if random.chance(960) {
             // Counted from the machine's start, which is its first completion.
-            world.crash_at(1 + random.below(1 << (2 + random.below(7))));
+            let scale = 2 + random.below(7);
+            world.crash_at(1 + random.below(1 << scale));
         }
         let tell = |e: String| format!("life {life}, {setup:?}, scripts {scripts:?}: {e}");
         let ran = run(&world, setup, &scripts, base.clone()).map_err(tell)?;
@@ -135,7 +136,10 @@ pub fn sweep(from: u64, count: u64) -> Result<(), String> {
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            .collect()
     })
 }
 
