@@ -75,7 +75,7 @@ impl Io {
 
     /// As [`Io::submit`], but a short or interrupted transfer is a result, as in a chain.
     pub fn submit_exact(&self, op: Op) -> Pending {
-        let token = self.with_reactor(|r| r.submit_exact(op, Sink::Orphan));
+        let token = self.with_reactor(|r| r.submit_exact(op, Sink::Unclaimed));
         Pending { io: self.clone(), token: Some(token) }
     }
 

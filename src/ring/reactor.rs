@@ -44,7 +44,7 @@ struct Flight {
     sink: Sink,
     /// Bytes of a transfer that are done.
     done: usize,
-    /// Part of a chain: short transfers are results there.
+    /// Short transfers are results: in a chain, where the caller asked for it, on a slot that was replaced.
     chained: bool,
     /// The result, once it is over and its task hasn't taken it.
     result: Option<i32>,
@@ -140,7 +140,8 @@ impl Reactor {
         Ok(())
     }
 
-    /// Puts a duplicate of a descriptor into a slot, or clears it.
+    /// Puts a duplicate of a descriptor into a slot, or clears it. What is in flight goes on on the old file; when it
+    /// is short it ends short, since its rest would go to the new one.
     ///
     /// # Errors
     /// `-EINVAL` for a slot that isn't there, else what the driver says.
@@ -150,6 +151,14 @@ impl Reactor {
         };
         self.driver.set_slot(slot, fd)?;
         *seekable = fd.is_some_and(super::fs::is_seekable);
+        let on_slot = |flight: &Flight| matches!(flight.op.target(), Some(Target::Slot(used)) if *used == slot);
+        let flying: Vec<Token> =
+            self.flights.iter().filter(|(_, flight)| on_slot(flight)).map(|(token, _)| token).collect();
+        for token in flying {
+            if let Some(flight) = self.flights.get_mut(token) {
+                flight.chained = true;
+            }
+        }
         Ok(())
     }
 
