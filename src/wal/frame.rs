@@ -369,7 +369,7 @@ pub fn decode_payload<'a>(frame: &'a [u8], header: &Header) -> Result<&'a [u8], 
 }
 
 #[cfg(test)]
-#[allow(clippy::indexing_slicing, reason = "tests take the bytes apart")]
+#[allow(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "tests take the bytes apart")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`frame`] | one frame: encode and decode, without I/O |
 //! | [`segment`] | the file of a segment: header, checkpoints, link; making one ready |
+//! | [`reader`] | walks a segment from frame to frame, checking all of it |
 //! | [`recover`] | finds what counts, hands it on, leaves a log to append to |
 //! | [`group`] | which batch goes where, in which order: a machine without I/O |
 //! | [`spare`] | segments ready for use, and those nobody needs any more |
@@ -16,6 +17,7 @@
 pub mod frame;
 pub mod group;
 mod put;
+pub mod reader;
 pub mod recover;
 pub mod segment;
 pub mod spare;

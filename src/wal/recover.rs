@@ -14,11 +14,20 @@
 //! What was rejected: cutting the log at the first bad frame whatever comes after it (it turns damage into silent
 //! loss), and repairing in place (a torn repair would lose what was sound).
 
-use crate::base::Result;
+mod anew;
+mod replay;
+mod salvage;
+mod survey;
+
+use crate::base::{Error, Result};
 use crate::ring::io::Io;
 use crate::ring::op::File;
 
-use super::segment::Segment;
+use super::frame::{HEADER_LEN, Kind};
+use super::reader::{self, Evidence, Next, Source, Stop, Walk};
+use super::segment::{self, BLOCK, FIRST_GROUP, Segment, SegmentHeader};
+use replay::Replay;
+use survey::{Found, Member};
 
 /// What recovery may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,8 +147,248 @@ pub type Deliver<'a> = dyn FnMut(Record<'_>) -> Result<()> + 'a;
 /// Recovers the log in `dir`. The caller holds the log's lock.
 ///
 /// # Errors
-/// [`Error::Corrupt`](crate::base::Error::Corrupt) with the place; [`Error::Version`](crate::base::Error::Version);
-/// what the system says, with file and offset; the error of `deliver`.
-pub async fn recover(_io: &Io, _dir: &File, _mode: Mode, _deliver: &mut Deliver<'_>) -> Result<Recovered> {
-    Err(crate::base::Error::Unsupported("recovery is being written".into()))
+/// [`Error::Corrupt`] with the place; [`Error::Version`]; what the system says, with file and offset; the error of
+/// `deliver`.
+pub async fn recover(io: &Io, dir: &File, mode: Mode, deliver: &mut Deliver<'_>) -> Result<Recovered> {
+    let all = survey::survey(io, dir).await?;
+    if mode == Mode::Salvage {
+        return salvage::salvage(io, dir, &all, deliver).await;
+    }
+    let chain = survey::chain(&all)?;
+    let mut log = Log { io, dir, all, chain, replay: Replay::new(deliver) };
+    let end = log.read().await?;
+    let others = log.others().await?;
+    let end = log.judge(end, &others)?;
+    let mut recovered = log.describe(&others);
+    if let Mode::Write { direct, segment_bytes } = mode {
+        anew::leave_writable(&log, end, &others, &mut recovered, direct, segment_bytes).await?;
+    }
+    Ok(recovered)
+}
+
+/// A log while it is recovered.
+struct Log<'a, 'd> {
+    io: &'a Io,
+    dir: &'a File,
+    all: Vec<Found>,
+    chain: Vec<Member>,
+    replay: Replay<'a, 'd>,
+}
+
+/// How the last segment of the chain ends.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// Where the walk stopped.
+    offset: u64,
+    stop: Stop,
+    /// What is behind it.
+    evidence: Evidence,
+    /// Parts of a group that never was whole lie behind the last batch.
+    torn: bool,
+}
+
+/// A file behind the chain's head.
+#[derive(Debug, Clone, Copy)]
+struct Other {
+    number: u64,
+    evidence: Evidence,
+    /// Its header is sound and nothing was ever written behind it.
+    ready: Option<SegmentHeader>,
+    /// The highest sequence that its frames and checkpoints say is durable.
+    proof: u64,
+}
+
+impl Log<'_, '_> {
+    /// Hands on the records of the whole chain. The end is `None` when there is no chain.
+    async fn read(&mut self) -> Result<Option<End>> {
+        let mut end = None;
+        for index in 0..self.chain.len() {
+            let member = self.chain[index];
+            let successor = self.chain.get(index + 1).copied();
+            end = self.segment(&member, successor).await?;
+        }
+        Ok(end)
+    }
+
+    async fn segment(&mut self, member: &Member, successor: Option<Member>) -> Result<Option<End>> {
+        let mut source = Source::open(self.io, self.dir, member.number)?;
+        let limit = successor.map_or(member.header.len, |successor| successor.link.predecessor_end);
+        let mut walk = Walk::new(member.number, member.header.epoch, limit);
+        self.replay.stats.segments += 1;
+        let (offset, stop) = self.walk(&mut source, &mut walk).await?;
+        let Some(successor) = successor else {
+            self.replay.accept_half()?;
+            let from = offset.max(walk.offset);
+            let evidence = reader::scan(&mut source, member.number, Some(member.header.epoch), from).await?;
+            return Ok(Some(End { offset, stop, evidence, torn: false }));
+        };
+        self.check_end(&source, offset, stop, &successor)?;
+        // A link is written only when what it names is durable.
+        self.replay.prove(successor.link.last_sequence);
+        Ok(None)
+    }
+
+    async fn walk(&mut self, source: &mut Source, walk: &mut Walk) -> Result<(u64, Stop)> {
+        loop {
+            let (header, checksum) = match walk.step(source).await? {
+                Next::Frame(header, checksum) => (header, checksum),
+                Next::Stop(offset, stop) => return Ok((offset, stop)),
+            };
+            let offset = header.place.offset;
+            let taken = if offset == FIRST_GROUP && header.kind == Kind::Link {
+                self.replay.link(&header, checksum, true)
+            } else {
+                let payload = source.at(offset + HEADER_LEN as u64, header.payload_len as usize).await?;
+                self.replay.frame(&header, checksum, payload)?
+            };
+            if let Err(error) = taken {
+                return Ok((offset, Stop::Bad(error)));
+            }
+        }
+    }
+
+    /// A segment with a successor must reach exactly to the end that the successor names.
+    fn check_end(&self, source: &Source, offset: u64, stop: Stop, successor: &Member) -> Result<()> {
+        let replay = &self.replay;
+        let link = successor.link;
+        let by = segment::file_name(successor.number);
+        if stop != Stop::Limit || replay.is_open() {
+            let (expected, got) = complaint(stop);
+            let expected =
+                format!("{expected} ({by} says that the segment goes on to offset {})", link.predecessor_end);
+            return Err(source.corrupt(offset, expected, got));
+        }
+        if replay.checksum != link.last_checksum {
+            let expected = format!("a last frame with checksum {:#010x}, as {by} says", link.last_checksum);
+            return Err(source.corrupt(replay.end, expected, format!("{:#010x}", replay.checksum)));
+        }
+        if !(replay.last_batch..replay.next).contains(&link.last_sequence) {
+            let expected = format!("a last sequence of {}, as {by} says", link.last_sequence);
+            return Err(source.corrupt(replay.end, expected, format!("{}", replay.last_batch)));
+        }
+        Ok(())
+    }
+
+    /// The files behind the chain's head: what they prove, and whether they are spares.
+    async fn others(&mut self) -> Result<Vec<Other>> {
+        let head = self.chain.last().map_or(0, |head| head.number);
+        let mut others = Vec::new();
+        for found in self.all.iter().filter(|found| found.number > head) {
+            let mut source = Source::open(self.io, self.dir, found.number)?;
+            let front = found.front.as_ref().ok();
+            let epoch = front.map(|front| front.header.epoch);
+            let evidence = reader::scan(&mut source, found.number, epoch, FIRST_GROUP).await?;
+            if let (None, true) = (front, evidence.frames > 0) {
+                // A header is durable before the first frame is written: it was there, and is damaged.
+                let (offset, expected, got) = found.complaint();
+                let expected = format!("{expected} (there are frames of this log number behind it)");
+                return Err(source.corrupt(offset, expected, got));
+            }
+            let checkpoint = front.and_then(|front| front.checkpoint);
+            let proof = evidence.durable_through.max(checkpoint.map_or(0, |c| c.durable_through));
+            let whole = front.filter(|front| front.header.len <= found.file_len);
+            let ready =
+                whole.filter(|_| evidence.frames == 0 && checkpoint.is_none()).map(|front| front.header);
+            others.push(Other { number: found.number, evidence, ready, proof });
+        }
+        Ok(others)
+    }
+
+    /// End of log, torn tail or damage: a proof that reaches beyond what was read decides.
+    fn judge(&mut self, end: Option<End>, others: &[Other]) -> Result<Option<End>> {
+        let covered = self.replay.next.saturating_sub(1);
+        let checkpoint = self.chain.last().and_then(|head| head.checkpoint);
+        let name = self.chain.last().map_or_else(String::new, |head| segment::file_name(head.number));
+        let mut judged = None;
+        if let Some(mut end) = end {
+            let proof = self.replay.proven.max(end.evidence.durable_through);
+            let proof = proof.max(checkpoint.map_or(0, |checkpoint| checkpoint.durable_through));
+            let reach = checkpoint.map_or(0, |checkpoint| checkpoint.durable_offset);
+            if proof > covered || reach > self.replay.end.next_multiple_of(BLOCK) {
+                let (expected, got) = complaint(end.stop);
+                let what =
+                    if proof > covered { format!("sequence {proof}") } else { format!("offset {reach}") };
+                let expected = format!("{expected} (the log says that it was durable up to {what})");
+                return Err(Error::corrupt(name, end.offset, expected, got));
+            }
+            end.torn = matches!(end.stop, Stop::Bad(_)) || self.replay.is_open() || end.evidence.frames > 0;
+            self.count_end(&end);
+            self.replay.proven_offset = self.replay.proven_offset.max(reach);
+            self.replay.prove(proof);
+            judged = Some(end);
+        }
+        for other in others {
+            if other.proof > covered {
+                let found = self.all.iter().find(|found| found.number == other.number);
+                let (offset, expected, got) = found.map(Found::complaint).unwrap_or_default();
+                let expected =
+                    format!("{expected} (the log says that it was durable up to sequence {})", other.proof);
+                return Err(Error::corrupt(segment::file_name(other.number), offset, expected, got));
+            }
+            self.replay.prove(other.proof);
+            if other.evidence.frames > 0 {
+                self.replay.stats.torn_bytes += other.evidence.end - FIRST_GROUP;
+                self.replay.stats.possible_damage += 1;
+            }
+        }
+        Ok(judged)
+    }
+
+    fn count_end(&mut self, end: &End) {
+        let replay = &mut self.replay;
+        replay.stats.sealed = replay.sealed && !end.torn;
+        if end.torn {
+            let torn_end = end.evidence.end.max((end.offset + 1).next_multiple_of(BLOCK));
+            replay.stats.torn_bytes += torn_end - replay.end;
+        }
+        let strange = end.stop == Stop::NoFrame && end.evidence.nonzero && !end.evidence.recycled;
+        replay.stats.possible_damage += u64::from(end.torn || strange);
+    }
+
+    fn describe(&mut self, others: &[Other]) -> Recovered {
+        let replay = &mut self.replay;
+        (replay.stats.unproven_records, replay.stats.unproven_bytes) = replay.unproven();
+        replay.stats.proven_through = replay.proven;
+        let highest_number = self.all.last().map_or(0, |found| found.number);
+        let mut live: Vec<SegmentInfo> = Vec::with_capacity(self.chain.len());
+        for member in &self.chain {
+            if let Some(before) = live.last_mut() {
+                before.end = member.link.predecessor_end;
+                before.last_sequence = member.link.last_sequence;
+            }
+            live.push(SegmentInfo {
+                number: member.number,
+                epoch: member.header.epoch,
+                len: member.header.len,
+                end: replay.end.next_multiple_of(BLOCK),
+                first_sequence: member.link_header.sequence,
+                last_sequence: replay.next - 1,
+            });
+        }
+        let is_live = |number: u64| live.iter().any(|info| info.number == number);
+        let unused = self.all.iter().map(|found| found.number).filter(|number| !is_live(*number)).collect();
+        let spare = others.iter().filter(|other| other.ready.is_some()).map(|other| other.number).next();
+        Recovered {
+            next_sequence: replay.next.max(1),
+            tail: None,
+            unused,
+            spare: None,
+            highest_number,
+            first_live: self
+                .chain
+                .last()
+                .map_or(spare.unwrap_or(highest_number + 1), |head| head.link.first_live),
+            stats: replay.stats,
+            live,
+        }
+    }
+}
+
+/// What a stop says was expected, and what was there.
+fn complaint(stop: Stop) -> (String, String) {
+    match stop {
+        Stop::Limit => ("the rest of a batch".to_owned(), "the segment's end".to_owned()),
+        Stop::NoFrame => ("a frame".to_owned(), "none".to_owned()),
+        Stop::Foreign(error) | Stop::Bad(error) => (error.expected(), error.got()),
+    }
 }

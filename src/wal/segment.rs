@@ -18,7 +18,9 @@ use crate::ring::op::File;
 use super::frame::{self, Header, Kind, Place};
 
 /// The unit of every position of a group, in bytes.
-pub const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = BLOCK_LEN as u64;
+/// [`BLOCK`] as a length in memory.
+pub const BLOCK_LEN: usize = 4096;
 /// Where the first group of a segment lies.
 pub const FIRST_GROUP: u64 = 3 * BLOCK;
 /// The shortest segment: header, checkpoints, one group of one block.
@@ -339,7 +341,7 @@ pub fn open_file(io: &Io, dir: &File, name: &str, how: How) -> Result<(File, boo
 /// # Errors
 /// When there is no memory.
 pub fn block_of(bytes: &[u8]) -> Result<Buf> {
-    let mut block = Buf::zeroed(usize::try_from(BLOCK).unwrap_or(bytes.len()))?;
+    let mut block = Buf::zeroed(BLOCK_LEN)?;
     Writer::new(block.as_mut_slice()).bytes(bytes);
     Ok(block)
 }
