@@ -392,3 +392,8 @@ fn complaint(stop: Stop) -> (String, String) {
         Stop::Foreign(error) | Stop::Bad(error) => (error.expected(), error.got()),
     }
 }
+
+#[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod tests;

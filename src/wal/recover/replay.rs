@@ -253,7 +253,8 @@ impl<'a, 'd> Replay<'a, 'd> {
 
     /// Planted defect: hands on a batch whose last frame never came.
     pub(super) fn accept_half(&mut self) -> Result<()> {
-        if let (true, Some(open)) = (defect::on(Defect::AcceptHalfBatch), self.open.take()) {
+        if let (true, Some(open)) = (defect::on(Defect::AcceptHalfBatch), self.open) {
+            self.open = None;
             (self.deliver)(Record { sequence: open.sequence, count: open.count, payload: &self.batch })?;
             self.next = open.sequence + u64::from(open.count);
         }
