@@ -132,7 +132,8 @@ impl Ours {
     }
 
     fn push(&mut self, index: usize, at: u64) {
-        let pointer = NonNull::new(self.region.as_ptr().wrapping_add(index * BLOCK)).expect("memory is not null");
+        let pointer =
+            NonNull::new(self.region.as_ptr().wrapping_add(index * BLOCK)).expect("memory is not null");
         // SAFETY: the region lives as long as `self`, and each index has one read under way.
         let buf = unsafe { Buf::outside(pointer, BLOCK) };
         let op = Op::Read { target: Target::Slot(0), buf, offset: at, buffer_index: Some(index as u16) };
@@ -167,7 +168,8 @@ fn main() {
     let mut arguments = std::env::args().skip_while(|a| a != "--rounds").skip(1);
     let rounds = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(41usize).max(1);
     let path = std::env::temp_dir().join(format!("reactor-bench-{}", std::process::id()));
-    let mut file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
+    let mut file =
+        std::fs::File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
     std::fs::remove_file(&path).expect("removing the file's name");
     file.write_all(&vec![7; BLOCKS as usize * BLOCK]).expect("filling the file");
     let (mut bare, mut ours) = (Bare::new(file.as_raw_fd()), Ours::new(file.as_raw_fd()));

@@ -68,10 +68,12 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
+    #[inline]
     fn place(&self, index: u32) -> Option<&Place<T>> {
         self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
     }
 
+    #[inline]
     fn place_mut(&mut self, index: u32) -> Option<&mut Place<T>> {
         self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
     }
@@ -92,30 +94,38 @@ impl<T> Slab<T> {
 
     /// Puts a value in and returns its key.
     pub fn insert(&mut self, value: T) -> Key {
+        self.insert_and_get(value).0
+    }
+
+    /// As [`Slab::insert`], with the value in its place.
+    #[inline]
+    pub fn insert_and_get(&mut self, value: T) -> (Key, &mut T) {
         if self.first_free == NO_INDEX {
             self.grow();
         }
         let index = self.first_free;
-        let place = self.place_mut(index).expect("a free index is inside a chunk");
-        let next_free = place.next_free;
-        place.value = Some(value);
-        let key = Key { index, generation: place.generation };
-        self.first_free = next_free;
         self.len += 1;
-        key
+        let chunk = self.chunks.get_mut(index as usize / CHUNK);
+        let place = chunk.and_then(|chunk| chunk.get_mut(index as usize % CHUNK));
+        let place = place.expect("a free index is inside a chunk");
+        self.first_free = place.next_free;
+        (Key { index, generation: place.generation }, place.value.insert(value))
     }
 
     /// The value under `key`, if it is still there.
+    #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         self.place(key.index).filter(|p| p.generation == key.generation)?.value.as_ref()
     }
 
     /// The value under `key`, if it is still there.
+    #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.place_mut(key.index).filter(|p| p.generation == key.generation)?.value.as_mut()
     }
 
     /// Takes the value under `key` out; its place gets a new generation.
+    #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let first_free = self.first_free;
         let place = self.place_mut(key.index).filter(|p| p.generation == key.generation)?;

@@ -102,6 +102,7 @@ impl Driver {
     }
 
     /// Takes a whole chain; false when there is no room for all of it now. Nothing starts before `enter`.
+    #[inline]
     pub fn push(&mut self, chain: &[Entry<'_>]) -> bool {
         each!(self, driver => driver.push(chain))
     }
@@ -114,12 +115,14 @@ impl Driver {
     }
 
     /// The next completion, without a system call where there is one without.
+    #[inline]
     pub fn next(&mut self) -> Option<Completion> {
         each!(self, driver => driver.next())
     }
 
     /// Whether `enter(Wait::No)` could bring completions forth that `next` doesn't have yet, or would submit
     /// something: entries pushed and not entered, deferred task work, an overflowed queue.
+    #[inline]
     pub fn more(&self) -> bool {
         each!(self, driver => driver.more())
     }

@@ -212,13 +212,14 @@ impl Reactor {
 
     /// Submits one operation. It leaves with the next turn; while the driver is full it waits here.
     pub fn submit(&mut self, op: Op, sink: Sink) -> Token {
-        let external = matches!(op, Op::External);
-        let token = self.flights.insert(Flight { op, sink, done: 0, chained: false, result: None });
-        if external {
+        let flight = Flight { op, sink, done: 0, chained: false, result: None };
+        let (token, flight) = self.flights.insert_and_get(flight);
+        if matches!(flight.op, Op::External) {
             return token;
         }
         self.in_driver += 1;
-        if !self.waiting.is_empty() || !self.push_one(token) {
+        let entry = Entry { token, op: &flight.op, done: 0, link: Link::None };
+        if !self.waiting.is_empty() || !self.driver.push(&[entry]) {
             self.waiting.push_back(vec![(token, Link::None)]);
         }
         token
@@ -484,8 +485,15 @@ impl Reactor {
         letters.len() + usize::from(nudged)
     }
 
+    #[inline]
     fn complete(&mut self, completion: Completion) {
         let Some(flight) = self.flights.get_mut(completion.token) else { return };
+        let whole =
+            flight.done == 0 && flight.op.buf().is_none_or(|buf| completion.result as usize == buf.len());
+        if whole {
+            // Most completions: nothing to add up, nothing to go on with.
+            return if completion.more { self.settle(completion) } else { self.finish(completion) };
+        }
         if !completion.more
             && !flight.chained
             && goes_on(flight, completion.result, &mut self.retries, &self.seekable_slots)
@@ -500,12 +508,14 @@ impl Reactor {
         if completion.more { self.settle(completion) } else { self.finish(completion) }
     }
 
+    #[inline]
     fn finish(&mut self, completion: Completion) {
         self.in_driver -= 1;
         self.settle(completion);
     }
 
     /// Hands a completion to its sink.
+    #[inline]
     fn settle(&mut self, completion: Completion) {
         let Some(flight) = self.flights.get_mut(completion.token) else { return };
         match flight.sink {
@@ -514,9 +524,9 @@ impl Reactor {
                 self.woken.push_back(task);
             }
             Sink::Unclaimed => flight.result = Some(completion.result),
+            Sink::Client(id, user_data) if completion.more => self.tell(id, user_data, completion, None),
             Sink::Client(id, user_data) => {
-                let op =
-                    if completion.more { None } else { self.flights.remove(completion.token).map(|f| f.op) };
+                let op = self.flights.remove(completion.token).map(|flight| flight.op);
                 self.tell(id, user_data, completion, op);
             }
             Sink::Orphan if completion.more => {}
@@ -524,12 +534,19 @@ impl Reactor {
         }
     }
 
+    #[inline]
     fn tell(&mut self, id: ClientId, user_data: u64, completion: Completion, op: Option<Op>) {
-        let Some(client) = self.clients.get(id.0 as usize).cloned().flatten() else { return };
+        let Some(Some(client)) = self.clients.get(id.0 as usize) else { return };
         let mut outbox = Outbox::default();
         client.borrow_mut().complete(&mut outbox, user_data, completion, op);
         self.ready += outbox.ready;
-        for chain in outbox.chains {
+        if !outbox.chains.is_empty() {
+            self.submit_for(id, outbox.chains);
+        }
+    }
+
+    fn submit_for(&mut self, id: ClientId, chains: Vec<Vec<(Op, Link, u64)>>) {
+        for chain in chains {
             let steps = chain
                 .into_iter()
                 .map(|(op, link, user_data)| Step { op, link, sink: Sink::Client(id, user_data) })

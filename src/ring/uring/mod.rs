@@ -118,6 +118,7 @@ impl Uring {
     }
 
     /// Takes a whole chain, or nothing when there is no room for all of it.
+    #[inline]
     pub fn push(&mut self, chain: &[Entry<'_>]) -> bool {
         let mut queue = self.ring.submission();
         if queue.capacity() - queue.len() - self.staged.len() < chain.len() {
@@ -143,6 +144,7 @@ impl Uring {
     }
 
     /// The next completion; no system call.
+    #[inline]
     pub fn next(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring.completion().next()?;
