@@ -133,6 +133,111 @@
 // Everything.
 #define IOE_LOG_TRACE 5
 
+// A kernel thread polls the submission queue: fewer system calls, one busy CPU.
+#define IOE_RING_SQPOLL (1 << 0)
+
+// That thread stays on the CPU sqpoll_cpu.
+#define IOE_RING_SQ_AFF (1 << 1)
+
+// Completions are polled for: direct I/O on devices with poll queues only. ring_fd, ring_wake, timers and syncs
+// give IOE_E_UNSUPPORTED.
+#define IOE_RING_IOPOLL (1 << 2)
+
+// Shares the workers (and the SQPOLL thread) of the ring attach_to.
+#define IOE_RING_ATTACH (1 << 3)
+
+// The completion queue has cq_entries.
+#define IOE_RING_CQSIZE (1 << 4)
+
+// A submission goes on behind an operation that is refused at once.
+#define IOE_RING_SUBMIT_ALL (1 << 5)
+
+// Completion work waits for the owner's next system call instead of interrupting it.
+#define IOE_RING_COOP_TASKRUN (1 << 6)
+
+// The ring tells when such work waits.
+#define IOE_RING_TASKRUN_FLAG (1 << 7)
+
+// One thread alone submits. With IOE_RING_DEFER_TASKRUN the default of a ring that names none of SQPOLL,
+// COOP_TASKRUN, TASKRUN_FLAG, SINGLE_ISSUER, DEFER_TASKRUN.
+#define IOE_RING_SINGLE_ISSUER (1 << 8)
+
+// Completion work waits until the owner asks for completions.
+#define IOE_RING_DEFER_TASKRUN (1 << 9)
+
+// Only allowed_opcodes are accepted: others give -EACCES.
+#define IOE_RING_RESTRICT (1 << 10)
+
+// Waits poll the network card's queues for a while.
+#define IOE_RING_NAPI (1 << 11)
+
+// Nothing; completes with 0.
+#define IOE_OPCODE_NOP 0
+
+// Reads at `offset`; completes with the number of bytes. Fewer than asked for at the end of the file only, or in a
+// chain.
+#define IOE_OPCODE_READ 1
+
+// Writes at `offset`; completes with the number of bytes: all, but in a chain perhaps fewer.
+#define IOE_OPCODE_WRITE 2
+
+// Makes the file durable, data and everything else about it.
+#define IOE_OPCODE_FSYNC 3
+
+// Makes durable what is needed to read the data back.
+#define IOE_OPCODE_FDATASYNC 4
+
+// Completes with -ETIME after timeout_us.
+#define IOE_OPCODE_TIMEOUT 5
+
+// In a chain: cancels the operation before it when that takes longer than timeout_us.
+#define IOE_OPCODE_LINK_TIMEOUT 6
+
+// Completes when the file is ready for `events` (POLLIN, POLLOUT, ...), with the events that hold.
+#define IOE_OPCODE_POLL 7
+
+// Empties the file slot, in its place in a chain.
+#define IOE_OPCODE_CLOSE_SLOT 8
+
+// Cancels all operations of this user_data: each still completes, the cancel itself doesn't.
+#define IOE_OPCODE_CANCEL 9
+
+// The next operation starts when this one succeeded whole; else the rest of the chain gets -ECANCELED.
+#define IOE_OP_LINK (1 << 0)
+
+// The next operation starts when this one has ended, however.
+#define IOE_OP_HARD_LINK (1 << 1)
+
+// A poll that completes again and again until it is cancelled.
+#define IOE_OP_MULTISHOT (1 << 2)
+
+// slot_or_fd is a descriptor, which the caller keeps open until the completion.
+#define IOE_OP_RAW_FD (1 << 3)
+
+// buffer_or_pointer is a pointer; its memory is borrowed until the completion.
+#define IOE_OP_RAW_POINTER (1 << 4)
+
+// The kernel chooses the buffer: for receiving, which comes with the network engine.
+#define IOE_OP_SELECT_BUFFER (1 << 5)
+
+// A write that is durable when it completes.
+#define IOE_OP_DSYNC (1 << 6)
+
+// The operation goes on: more completions of it follow.
+#define IOE_CQE_MORE (1 << 0)
+
+// Not a result, but news that memory is the caller's again.
+#define IOE_CQE_NOTICE (1 << 1)
+
+// The memory was copied, not sent from where it lay.
+#define IOE_CQE_COPIED (1 << 2)
+
+// The kernel chose the buffer.
+#define IOE_CQE_BUFFER (1 << 3)
+
+// For ring_file_set: any free slot.
+#define IOE_SLOT_ANY -1
+
 // The way operations happen: io_uring where it can be had, else POSIX calls.
 #define IOE_DRIVER_AUTO 0
 
@@ -178,9 +283,173 @@ typedef struct engine_t engine_t;
 // Changes that are written together.
 typedef struct engine_writebatch_t engine_writebatch_t;
 
+// A ring: submit operations, later receive their completions.
+typedef struct ring_t ring_t;
+
 // Receives the library's messages: one line of UTF-8 without a line end, valid during the callback. `level` is
 // one of IOE_LOG_.... Any thread of the process, several at once. It must not call the library, throw, or longjmp.
 typedef void (*ioe_log_fn)(void *user_data, int level, const char *message);
+
+// What a ring is opened with; see ring_options_init.
+typedef struct {
+    // sizeof(ring_options_t).
+    size_t size;
+    // IOE_DRIVER_...
+    int driver;
+    // IOE_RING_... that must be had: else the open fails with IOE_E_UNSUPPORTED and the reason.
+    uint32_t flags;
+    // IOE_RING_... that are taken if they can be had; ring_info tells.
+    uint32_t flags_wanted;
+    // With IOE_RING_RESTRICT: the sum of 1 << IOE_OPCODE_... of what is allowed.
+    uint64_t allowed_opcodes;
+    // Operations that can be submitted at once, and the longest chain; rounded up to a power of two. 256.
+    uint32_t entries;
+    // Completions that the kernel holds; 0: four times `entries`. More are kept, none is lost.
+    uint32_t cq_entries;
+    // CPU of the SQPOLL thread, with IOE_RING_SQ_AFF; -1: any.
+    int32_t sqpoll_cpu;
+    // The SQPOLL thread sleeps after so many idle milliseconds; 0: one second.
+    uint32_t sqpoll_idle_ms;
+    // With IOE_RING_ATTACH: the ring to share with. Used during the open only.
+    ring_t *attach_to;
+    // NUMA node of the buffers; -1: any.
+    int32_t numa_node;
+    // File slots, all empty at first.
+    uint32_t file_slots;
+    // Registered buffers.
+    uint32_t buffer_count;
+    // Bytes of each.
+    size_t buffer_size;
+    // Kernel-chosen buffers, which come with the network engine: 0, else IOE_E_UNSUPPORTED.
+    uint32_t select_count;
+    // Bytes of each: 0, else IOE_E_UNSUPPORTED.
+    size_t select_size;
+    // Huge pages behind the buffers, where the system has them.
+    int huge_pages;
+} ring_options_t;
+
+// What this kernel allows, feature by feature: NULL when it is usable, else a sentence that says why not (the
+// library's, valid for ever). With IOE_DRIVER_POSIX all but the flags of io_uring's own work all the same.
+typedef struct {
+    // sizeof(ring_capabilities_t), set by the caller.
+    size_t size;
+    // io_uring itself.
+    const char *io_uring;
+    // IOE_RING_SQPOLL.
+    const char *sqpoll;
+    // IOE_RING_SQ_AFF.
+    const char *sq_aff;
+    // IOE_RING_IOPOLL; whether a device has poll queues shows with its first read.
+    const char *iopoll;
+    // IOE_RING_ATTACH.
+    const char *attach;
+    // IOE_RING_CQSIZE.
+    const char *cqsize;
+    // IOE_RING_SUBMIT_ALL.
+    const char *submit_all;
+    // IOE_RING_COOP_TASKRUN.
+    const char *coop_taskrun;
+    // IOE_RING_TASKRUN_FLAG.
+    const char *taskrun_flag;
+    // IOE_RING_SINGLE_ISSUER.
+    const char *single_issuer;
+    // IOE_RING_DEFER_TASKRUN.
+    const char *defer_taskrun;
+    // IOE_RING_RESTRICT.
+    const char *restrictions;
+    // IOE_RING_NAPI.
+    const char *napi;
+    // File slots.
+    const char *file_slots;
+    // Registered buffers that can be replaced one by one.
+    const char *registered_buffers;
+    // IOE_OPCODE_LINK_TIMEOUT.
+    const char *link_timeout;
+    // IOE_OP_MULTISHOT with IOE_OPCODE_POLL.
+    const char *multishot_poll;
+} ring_capabilities_t;
+
+// What a ring came out as; see ring_info.
+typedef struct {
+    // sizeof(ring_info_t), set by the caller.
+    size_t size;
+    // IOE_DRIVER_URING or IOE_DRIVER_POSIX.
+    int driver;
+    // IOE_RING_... in effect, also those the library set by itself.
+    uint32_t flags;
+    // Operations that can be submitted at once, and the longest chain.
+    uint32_t entries;
+    // Completions that the kernel holds.
+    uint32_t cq_entries;
+    // With IOE_RING_RESTRICT: the sum of 1 << IOE_OPCODE_... of what is allowed.
+    uint64_t allowed_opcodes;
+    // File slots.
+    uint32_t file_slots;
+    // Registered buffers.
+    uint32_t buffer_count;
+    // Bytes of each.
+    size_t buffer_size;
+    // Bytes that count against RLIMIT_MEMLOCK.
+    uint64_t pinned_bytes;
+    // What came out differently than asked and why, a sentence per line: a flag of flags_wanted that couldn't be
+    // had, a smaller queue and the limit to raise, the reason why POSIX serves instead of io_uring. Never NULL;
+    // the library's, valid until the ring is closed.
+    const char *notes;
+} ring_info_t;
+
+// A registered buffer that was handed out. Frozen.
+typedef struct {
+    // Its first byte.
+    void *data;
+    // Its length.
+    size_t len;
+    // Its number, for operations.
+    int32_t index;
+    // 0.
+    int32_t reserved;
+} ioe_buffer_t;
+
+// An operation to queue. Frozen. Fields that an opcode doesn't speak of are ignored.
+typedef struct {
+    // IOE_OPCODE_...
+    uint16_t opcode;
+    // IOE_OP_...
+    uint16_t flags;
+    // The file: a slot, or with IOE_OP_RAW_FD a descriptor.
+    int32_t slot_or_fd;
+    // The memory: a registered buffer's index, or with IOE_OP_RAW_POINTER an address.
+    uint64_t buffer_or_pointer;
+    // Where in that memory.
+    uint64_t offset_in_buffer;
+    // How many bytes.
+    uint64_t len;
+    // Position in the file; ignored by what has none.
+    uint64_t offset;
+    // The slot that an accepted connection goes into, which comes with the network engine.
+    int32_t into_slot;
+    // Events of a poll.
+    uint32_t events;
+    // Duration of IOE_OPCODE_TIMEOUT and IOE_OPCODE_LINK_TIMEOUT.
+    uint64_t timeout_us;
+    // Comes back in the completion.
+    uint64_t user_data;
+} ring_op_t;
+
+// How an operation ended. Frozen.
+typedef struct {
+    // The operation's.
+    uint64_t user_data;
+    // A count or events, or -errno.
+    int32_t result;
+    // IOE_CQE_...
+    uint32_t flags;
+    // The first byte of a read's or write's memory; else NULL.
+    void *data;
+    // The registered buffer; -1: none.
+    int32_t buffer;
+    // 0.
+    int32_t reserved;
+} ring_completion_t;
 
 // What a store is opened with; see engine_options_init. The fields that speak of tables (block_cache_bytes,
 // block_bytes, bloom_bits_per_key, compression, direct_reads) are checked, and have no effect in this version.
@@ -273,6 +542,159 @@ const char *ioe_last_error(void);
 // Returns when the callback set before will not run again, and is not running. Any thread. From inside a callback
 // it does nothing. `user_data` is handed to each callback; the library doesn't look at it.
 void ioe_set_log(ioe_log_fn fn, void *user_data, int level);
+
+// Fills `o`, a struct of `size` bytes (sizeof(ring_options_t)), with the defaults.
+//
+// Errors: -EINVAL. Any thread, never blocks.
+int ring_options_init(ring_options_t *o, size_t size);
+
+// Opens a ring and sets `*out`, to be closed by ring_close. `o` NULL means the defaults: io_uring where it can be
+// had, else POSIX calls with the same behaviour; no file slots, no buffers.
+//
+// Errors: -EINVAL, naming the field or the combination of flags; IOE_E_UNSUPPORTED when a flag of `flags`, the
+// driver, or kernel-chosen buffers can't be had, with the reason; -ENOMEM, naming the limit to raise; -EMFILE.
+// When memory is short, queues and buffers may come out smaller: ring_info tells. Any thread; the ring isn't bound
+// yet. Doesn't block.
+int ring_open(const ring_options_t *o, ring_t **out);
+
+// Closes the ring; NULL does nothing. Operations in flight are cancelled and waited for; their completions are lost.
+// Once it returns, the library and the kernel use none of the caller's memory, unless the owner has ended: then
+// what the kernel may still be writing to is kept for ever.
+//
+// Errors: IOE_E_BUSY while objects (wal_t) stand on this ring; IOE_E_WRONG_THREAD elsewhere than on the owner,
+// while it lives. Waits for what can't be cancelled.
+int ring_close(ring_t *r);
+
+// Asks the kernel what it allows and fills `out`, whose `size` the caller set.
+//
+// Errors: -EINVAL. Any thread. Makes and closes small rings, some hundred microseconds in all.
+int ring_capabilities(ring_capabilities_t *out);
+
+// Fills `out`, whose `size` the caller set, with what the ring came out as.
+//
+// Errors: -EINVAL, IOE_E_WRONG_THREAD. Never blocks.
+int ring_info(ring_t *r, ring_info_t *out);
+
+// Returns the one descriptor to watch (POLLIN), made by the first call; every object on this ring returns the same
+// number. It is readable while a reap with time-out 0 would deliver something or make progress; level and edge
+// triggering both work. Never read or close it; it is gone with the ring.
+//
+// Errors: IOE_E_UNSUPPORTED with IOE_RING_IOPOLL, IOE_E_WRONG_THREAD, -EMFILE. Doesn't bind. Never blocks.
+int ring_fd(ring_t *r);
+
+// Submits what is queued and waits until `min_complete` items are ready over all objects on the ring, for at most
+// `timeout_ms` (-1: for ever, 0: not at all). Returns how many are ready: fewer when the time is up, or when
+// ring_wake was called.
+//
+// Errors: -EINVAL; -EINTR when a signal came and nothing is ready; IOE_E_WRONG_THREAD. Binds. Blocks.
+int ring_wait(ring_t *r, int min_complete, int timeout_ms);
+
+// Makes the owner's wait return, or its next one, and the descriptor readable. Many at once are one.
+//
+// Errors: IOE_E_UNSUPPORTED with IOE_RING_IOPOLL. Any thread. Never blocks.
+int ring_wake(ring_t *r);
+
+// Puts a duplicate of `fd` into a file slot (IOE_SLOT_ANY: any free one) and returns the slot. The caller still
+// closes `fd`. What is in flight on the slot's old file goes on.
+//
+// Errors: -EINVAL for a slot that isn't there; -EBADF; IOE_E_STALLED when none is free; IOE_E_WRONG_THREAD.
+// Doesn't bind. Never blocks.
+int ring_file_set(ring_t *r, int slot, int fd);
+
+// Empties a file slot. What is in flight on its file goes on.
+//
+// Errors: -EINVAL for a slot that isn't there; IOE_E_STALE when it is empty; IOE_E_WRONG_THREAD. Doesn't bind. Never
+// blocks.
+int ring_file_clear(ring_t *r, int slot);
+
+// Hands out a free registered buffer, to be used in operations and given back by ring_buffer_release.
+//
+// Errors: -EINVAL; IOE_E_STALLED when none is free; IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
+int ring_buffer_acquire(ring_t *r, ioe_buffer_t *out);
+
+// Gives a registered buffer back.
+//
+// Errors: -EINVAL for a buffer that isn't there; IOE_E_STALE when it wasn't handed out; IOE_E_BUSY while an
+// operation uses it; IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
+int ring_buffer_release(ring_t *r, int index);
+
+// Replaces a registered buffer by the caller's `len` bytes at `data`, or unregisters it (`data` NULL), after waiting
+// for what is in flight on it. The new memory is borrowed until it is replaced in its turn or the ring is closed;
+// when it is replaced, and `tag` isn't 0, a completion with IOE_CQE_NOTICE and user_data `tag` tells.
+//
+// Errors: -EINVAL for a buffer that isn't there; -EFAULT, -ENOMEM with the address and the limit to raise;
+// IOE_E_BUSY when an open chain uses the buffer; -EINTR; IOE_E_WRONG_THREAD. The old buffer is then as it was.
+// Doesn't bind. Blocks while the buffer is in use.
+int ring_buffer_replace(ring_t *r, int index, void *data, size_t len, uint64_t tag);
+
+// Queues `count` operations: all of them or none. Returns `count`. They leave with the next submit, wait or reap of
+// any object on the ring. An operation with IOE_OP_LINK or IOE_OP_HARD_LINK opens a chain, which stays in the
+// library until its last operation, the first without a link, is there; submits and reaps leave an open chain. A full
+// submission queue makes operations wait inside the library.
+//
+// Memory named by IOE_OP_RAW_POINTER, and descriptors named by IOE_OP_RAW_FD, are borrowed until the last completion
+// of the operation. Order between chains is unspecified.
+//
+// Errors: -EINVAL, naming the operation and what is wrong with it; IOE_E_TOO_LARGE for a chain longer than `entries`;
+// -EACCES for what IOE_RING_RESTRICT doesn't allow; IOE_E_UNSUPPORTED for what this ring can't do; IOE_E_STALE for a
+// buffer that wasn't handed out; IOE_E_WRONG_THREAD. Binds. Never blocks.
+int ring_queue(ring_t *r, const ring_op_t *ops, size_t count);
+
+// Queues a read of `len` bytes at `offset` of the file in `slot` into a registered buffer, `offset_in_buffer` bytes
+// into it. Returns 1.
+//
+// Errors, thread: as ring_queue.
+int ring_read(ring_t *r,
+              int slot,
+              int buffer,
+              size_t offset_in_buffer,
+              size_t len,
+              uint64_t offset,
+              int flags,
+              uint64_t user_data);
+
+// Queues a write of `len` bytes at `offset` of the file in `slot` from a registered buffer, `offset_in_buffer` bytes
+// into it. Returns 1.
+//
+// Errors, thread: as ring_queue.
+int ring_write(ring_t *r,
+               int slot,
+               int buffer,
+               size_t offset_in_buffer,
+               size_t len,
+               uint64_t offset,
+               int flags,
+               uint64_t user_data);
+
+// Queues a sync of the file in `slot`: with `data_only` of what is needed to read the data back, else of everything.
+// Returns 1.
+//
+// Errors, thread: as ring_queue.
+int ring_fsync(ring_t *r, int slot, int data_only, int flags, uint64_t user_data);
+
+// Queues a time-out, which completes with -ETIME after `timeout_us` microseconds. Returns 1.
+//
+// Errors, thread: as ring_queue.
+int ring_timeout(ring_t *r, uint64_t timeout_us, uint64_t user_data);
+
+// Asks all operations with this `user_data` to end early. Each still completes: with -ECANCELED, or with its result
+// when it was too late. The cancel itself has no completion. Returns how many there were.
+//
+// Errors: IOE_E_WRONG_THREAD. Binds. Never blocks.
+int ring_cancel(ring_t *r, uint64_t user_data);
+
+// Submits what is queued, without waiting for anything.
+//
+// Errors: IOE_E_WRONG_THREAD; what the system says when the ring has failed as a whole. Binds. Never blocks.
+int ring_submit(ring_t *r);
+
+// Submits what is queued and hands out completions that are ready, at most `max`; returns how many, 0 or more. When
+// it returns fewer than `max`, no more are ready. When one of them has -EINVAL or -EFAULT, ioe_last_error() says which
+// memory or alignment was refused.
+//
+// Errors: -EINVAL; IOE_E_WRONG_THREAD; what the system says when the ring has failed as a whole. Binds. Never
+// blocks.
+int ring_reap(ring_t *r, ring_completion_t *out, int max);
 
 // Fills `o`, a struct of `size` bytes (sizeof(engine_options_t)), with the defaults.
 //

@@ -9,6 +9,9 @@ use std::process::Command;
 
 use c_compiler::{compile, compilers};
 use iouring_engine::ffi::engine::engine_options_t;
+use iouring_engine::ffi::ring_types::{
+    ioe_buffer_t, ring_capabilities_t, ring_completion_t, ring_info_t, ring_op_t, ring_options_t,
+};
 use iouring_engine::ffi::status::ioe_slice_t;
 use iouring_engine::ffi::view::engine_view_t;
 
@@ -32,6 +35,25 @@ fn rust() -> Layouts {
     layouts! {
         ioe_slice_t { data, len }
         engine_view_t { data, len, pin }
+        ring_options_t {
+            size, driver, flags, flags_wanted, allowed_opcodes, entries, cq_entries, sqpoll_cpu, sqpoll_idle_ms,
+            attach_to, numa_node, file_slots, buffer_count, buffer_size, select_count, select_size, huge_pages,
+        }
+        ring_completion_t { user_data, result, flags, data, buffer, reserved }
+        ring_op_t {
+            opcode, flags, slot_or_fd, buffer_or_pointer, offset_in_buffer, len, offset, into_slot, events,
+            timeout_us, user_data,
+        }
+        ioe_buffer_t { data, len, index, reserved }
+        ring_info_t {
+            size, driver, flags, entries, cq_entries, allowed_opcodes, file_slots, buffer_count, buffer_size,
+            pinned_bytes, notes,
+        }
+        ring_capabilities_t {
+            size, io_uring, sqpoll, sq_aff, iopoll, attach, cqsize, submit_all, coop_taskrun, taskrun_flag,
+            single_issuer, defer_taskrun, restrictions, napi, file_slots, registered_buffers, link_timeout,
+            multishot_poll,
+        }
         engine_options_t {
             size, driver, sync, durability, memtable_bytes, block_cache_bytes, memory_limit_bytes, log_bytes_max,
             block_bytes, bloom_bits_per_key, compression, direct_reads, read_only, create_if_missing,

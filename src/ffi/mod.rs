@@ -9,6 +9,7 @@
 //! | `args` | checking and copying what goes in and out |
 //! | [`status`] | result codes, their explanations, the version |
 //! | [`last_error`] [`log`] | the detail of the last failure; messages |
+//! | [`ring`] [`ring_types`] | the transport |
 //! | [`engine`] [`writebatch`] [`view`] | the store |
 //!
 //! The header is made from these files by cbindgen, so their documentation is written for C programmers: it is the
@@ -29,6 +30,8 @@ pub mod handle;
 pub mod last_error;
 pub mod log;
 pub(crate) mod process;
+pub mod ring;
+pub mod ring_types;
 pub mod status;
 pub(crate) mod thread;
 pub mod view;

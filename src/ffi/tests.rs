@@ -9,6 +9,8 @@ use std::ptr::{null, null_mut};
 use super::engine::*;
 use super::last_error::ioe_last_error;
 use super::log::*;
+use super::ring::*;
+use super::ring_types::*;
 use super::status::*;
 use super::view::*;
 use super::writebatch::*;
@@ -78,10 +80,23 @@ fn batch() -> *mut engine_writebatch_t {
     b
 }
 
+fn ring() -> *mut ring_t {
+    let mut o = std::mem::MaybeUninit::<ring_options_t>::uninit();
+    let mut r = null_mut();
+    assert_eq!(call!(ring_options_init(o.as_mut_ptr(), size_of::<ring_options_t>())), 0);
+    // SAFETY: filled just now.
+    let mut o = unsafe { o.assume_init() };
+    (o.file_slots, o.buffer_count, o.buffer_size) = (8, 8, 4096);
+    let code = call!(ring_open(&o, &mut r));
+    assert_eq!(code, 0, "{}", detail());
+    r
+}
+
 /// What the exports are called with in these tests.
 struct World {
     dir: Dir,
     e: *mut engine_t,
+    r: *mut ring_t,
     b: *mut engine_writebatch_t,
 }
 
@@ -91,13 +106,28 @@ enum Uses {
     Nothing,
     Engine,
     Batch,
+    Ring,
 }
 
 type Export = (&'static str, Uses, fn(&World) -> c_int);
 
+const NOP: ring_op_t = ring_op_t {
+    opcode: IOE_OPCODE_NOP,
+    flags: 0,
+    slot_or_fd: 0,
+    buffer_or_pointer: 0,
+    offset_in_buffer: 0,
+    len: 0,
+    offset: 0,
+    into_slot: 0,
+    events: 0,
+    timeout_us: 0,
+    user_data: 0,
+};
+const NO_BUFFER: ioe_buffer_t = ioe_buffer_t { data: null_mut(), len: 0, index: 0, reserved: 0 };
 const KEY: *const c_void = c"key".as_ptr().cast();
 
-/// Every export that passes the guard, with a call that succeeds.
+/// The exports of the store that pass the guard, each with a call that succeeds.
 fn exports() -> Vec<Export> {
     use Uses::{Batch, Engine, Nothing};
     vec![
@@ -157,6 +187,73 @@ fn exports() -> Vec<Export> {
     ]
 }
 
+/// Those of the transport.
+fn ring_exports() -> Vec<Export> {
+    use Uses::{Nothing, Ring};
+    vec![
+        ("ring_options_init", Nothing, |_| {
+            let mut o = std::mem::MaybeUninit::<ring_options_t>::uninit();
+            call!(ring_options_init(o.as_mut_ptr(), size_of::<ring_options_t>()))
+        }),
+        ("ring_open", Nothing, |_| {
+            let mut r = null_mut();
+            let code = call!(ring_open(null(), &mut r));
+            if code == 0 { call!(ring_close(r)) } else { code }
+        }),
+        ("ring_close", Nothing, |_| call!(ring_close(ring()))),
+        ("ring_capabilities", Nothing, |_| {
+            let mut out = [0u64; 64];
+            out[0] = size_of::<ring_capabilities_t>() as u64;
+            call!(ring_capabilities(out.as_mut_ptr().cast()))
+        }),
+        ("ring_info", Ring, |w| {
+            let mut out = [0u64; 64];
+            out[0] = size_of::<ring_info_t>() as u64;
+            call!(ring_info(w.r, out.as_mut_ptr().cast()))
+        }),
+        ("ring_fd", Ring, |w| call!(ring_fd(w.r))),
+        ("ring_wait", Ring, |w| call!(ring_wait(w.r, 1, 0))),
+        ("ring_wake", Ring, |w| call!(ring_wake(w.r))),
+        ("ring_file_set", Ring, |w| call!(ring_file_set(w.r, IOE_SLOT_ANY, 2))),
+        ("ring_file_clear", Ring, |w| {
+            call!(ring_file_set(w.r, 0, 2));
+            call!(ring_file_clear(w.r, 0))
+        }),
+        ("ring_buffer_acquire", Ring, |w| call!(ring_buffer_acquire(w.r, &mut { NO_BUFFER }))),
+        ("ring_buffer_release", Ring, |w| {
+            let mut buffer = NO_BUFFER;
+            call!(ring_buffer_acquire(w.r, &mut buffer));
+            call!(ring_buffer_release(w.r, buffer.index))
+        }),
+        ("ring_buffer_replace", Ring, |w| call!(ring_buffer_replace(w.r, 0, null_mut(), 0, 0))),
+        ("ring_queue", Ring, |w| call!(ring_queue(w.r, &NOP, 1))),
+        ("ring_read", Ring, |w| {
+            let mut buffer = NO_BUFFER;
+            call!(ring_buffer_acquire(w.r, &mut buffer));
+            call!(ring_read(w.r, 0, buffer.index, 0, 1, 0, 0, 0))
+        }),
+        ("ring_write", Ring, |w| {
+            let mut buffer = NO_BUFFER;
+            call!(ring_buffer_acquire(w.r, &mut buffer));
+            call!(ring_write(w.r, 0, buffer.index, 0, 1, 0, 0, 0))
+        }),
+        ("ring_fsync", Ring, |w| call!(ring_fsync(w.r, 0, 1, 0, 0))),
+        ("ring_timeout", Ring, |w| call!(ring_timeout(w.r, 1, 0))),
+        ("ring_cancel", Ring, |w| call!(ring_cancel(w.r, 12345))),
+        ("ring_submit", Ring, |w| call!(ring_submit(w.r))),
+        ("ring_reap", Ring, |w| {
+            let mut out = std::mem::MaybeUninit::<ring_completion_t>::uninit();
+            call!(ring_reap(w.r, out.as_mut_ptr(), 1))
+        }),
+    ]
+}
+
+fn all_exports() -> Vec<Export> {
+    let mut all = exports();
+    all.extend(ring_exports());
+    all
+}
+
 const EMPTY: engine_view_t = engine_view_t { data: null(), len: 0, pin: [0; 2] };
 
 /// A function without a result: its failure shows in the detail alone.
@@ -171,16 +268,16 @@ fn the_list_above_is_whole() {
     // These three can't fail, and use no handle: they don't pass the guard.
     let unguarded = ["ioe_last_error", "ioe_strerror", "ioe_version"];
     let listed: BTreeSet<&str> = include_str!("../../tests/symbols.txt").lines().collect();
-    let tested: BTreeSet<&str> = exports().iter().map(|e| e.0).chain(unguarded).collect();
+    let tested: BTreeSet<&str> = all_exports().iter().map(|e| e.0).chain(unguarded).collect();
     assert_eq!(listed, tested);
 }
 
 #[test]
 fn a_panic_in_any_export_is_caught_and_poisons_what_it_used() {
-    for (name, uses, call) in exports() {
+    for (name, uses, call) in all_exports() {
         let dir = Dir::new(&format!("panic-{name}"));
         let e = store(&dir);
-        let world = World { dir, e, b: batch() };
+        let world = World { dir, e, r: ring(), b: batch() };
         assert!(call(&world) >= 0, "{name} works at first: {}", detail());
         PANIC_IN.set(Some(name));
         assert_eq!(call(&world), IOE_E_INTERNAL, "{name}");
@@ -200,6 +297,8 @@ fn a_panic_in_any_export_is_caught_and_poisons_what_it_used() {
         unsafe {
             assert_eq!(engine_writebatch_destroy(world.b), 0, "{name}: a poisoned batch can be freed");
             assert_eq!(engine_writebatch_destroy(world.b), IOE_E_STALE);
+            assert_eq!(ring_close(world.r), 0, "{name}: a poisoned ring can be closed: {}", detail());
+            assert_eq!(ring_close(world.r), IOE_E_STALE);
             assert_eq!(engine_close(world.e), 0, "{name}: a poisoned store can be closed: {}", detail());
             assert_eq!(engine_close(world.e), IOE_E_STALE);
         }
@@ -335,4 +434,92 @@ fn callbacks_may_not_call_the_library_and_nothing_waits_for_ever() {
     unsafe { ioe_set_log(None, null_mut(), 0) };
     log::info!("from the test");
     assert_eq!(CODE.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_bound_ring_is_closed_elsewhere_only_after_its_owner_has_ended() {
+    let r = ring();
+    let address = r.addr();
+    let (bound, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let owner = std::thread::Builder::new().spawn(move || {
+        let r = std::ptr::without_provenance_mut(address);
+        // A time-out that is in flight when the owner ends.
+        assert_eq!(call!(ring_timeout(r, 60_000_000, 1)), 1);
+        assert_eq!(call!(ring_submit(r)), 0);
+        bound.send(()).unwrap();
+        ended.recv().unwrap();
+    });
+    told.recv().unwrap();
+    let closed = |code| {
+        assert_eq!(code, IOE_E_WRONG_THREAD);
+        assert!(detail().contains("bound to the thread"), "{}", detail());
+    };
+    closed(call!(ring_submit(r)));
+    closed(call!(ring_file_set(r, IOE_SLOT_ANY, 2)));
+    closed(call!(ring_close(r)));
+    assert_eq!(call!(ring_wake(r)), 0);
+    end.send(()).unwrap();
+    owner.unwrap().join().unwrap();
+    closed(call!(ring_submit(r)));
+    assert_eq!(call!(ring_wake(r)), 0);
+    assert_eq!(call!(ring_close(r)), 0, "{}", detail());
+    assert_eq!(call!(ring_close(r)), IOE_E_STALE);
+    assert_eq!(call!(ring_wake(r)), IOE_E_STALE);
+}
+
+#[test]
+fn a_ring_reads_what_it_wrote_and_explains_what_it_refuses() {
+    let r = ring();
+    let dir = Dir::new("ring");
+    let name = dir.store("file");
+    // SAFETY: a C string, and plain flags.
+    let fd = unsafe { libc::open(name.as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600) };
+    assert_eq!(call!(ring_file_set(r, 3, fd)), 3);
+    let mut buffer = NO_BUFFER;
+    assert_eq!(call!(ring_buffer_acquire(r, &mut buffer)), 0);
+    assert_eq!(buffer.len, 4096);
+    // SAFETY: the buffer is this test's, and no operation is under way on it.
+    unsafe { buffer.data.cast::<u8>().write_bytes(7, 4096) };
+    let link = c_int::from(IOE_OP_LINK);
+    assert_eq!(call!(ring_write(r, 3, buffer.index, 0, 4096, 0, link, 1)), 1);
+    assert_eq!(call!(ring_fsync(r, 3, 1, 0, 2)), 1);
+    assert_eq!(call!(ring_wait(r, 2, -1)), 2);
+    let mut out =
+        [ring_completion_t { user_data: 0, result: 0, flags: 0, data: null_mut(), buffer: 0, reserved: 9 };
+            4];
+    assert_eq!(call!(ring_reap(r, out.as_mut_ptr(), 4)), 2);
+    assert_eq!((out[0].user_data, out[0].result, out[0].buffer, out[0].reserved), (1, 4096, buffer.index, 0));
+    assert_eq!((out[1].user_data, out[1].result), (2, 0));
+    let mut own = [0u8; 16];
+    let pointer = ring_op_t {
+        opcode: IOE_OPCODE_READ,
+        flags: IOE_OP_RAW_FD | IOE_OP_RAW_POINTER,
+        slot_or_fd: fd,
+        buffer_or_pointer: own.as_mut_ptr() as u64,
+        offset_in_buffer: 4,
+        len: 8,
+        user_data: 3,
+        ..NOP
+    };
+    assert_eq!(call!(ring_queue(r, &pointer, 1)), 1);
+    assert_eq!(call!(ring_wait(r, 1, -1)), 1);
+    assert_eq!(call!(ring_reap(r, out.as_mut_ptr(), 4)), 1);
+    assert_eq!((out[0].user_data, out[0].result), (3, 8));
+    assert_eq!(own, [0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0]);
+    let refused = [
+        (ring_op_t { buffer_or_pointer: 0, ..pointer }, "address 0x0"),
+        (ring_op_t { offset_in_buffer: u64::MAX, ..pointer }, "address"),
+        (ring_op_t { flags: pointer.flags | 1 << 15, ..pointer }, "flags"),
+        (ring_op_t { opcode: 999, ..pointer }, "opcode"),
+    ];
+    for (op, word) in refused {
+        let two = [NOP, op];
+        assert_eq!(call!(ring_queue(r, two.as_ptr(), 2)), -libc::EINVAL, "{word}");
+        assert!(detail().contains(word), "{}", detail());
+    }
+    assert_eq!(call!(ring_wait(r, 1, 0)), 0, "all or none: nothing of those was queued");
+    assert_eq!(call!(ring_close(r)), 0);
+    // SAFETY: this test's own descriptor.
+    unsafe { libc::close(fd) };
 }
