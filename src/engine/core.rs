@@ -10,7 +10,6 @@ use std::sync::Arc;
 use super::batch::{self, Edit, WriteBatch};
 use super::commit::{self, Commit, Level};
 use super::directory;
-use super::lock::Lock;
 use super::memtable::{Found, Memtable, Prepared};
 use super::options::Options;
 use super::stats::{Counter, Properties, Stats};
@@ -19,6 +18,7 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{Error, Result};
 use crate::ring::Io;
+use crate::wal::lock::Lock;
 use crate::wal::recover::{Mode, Record, RecoveryStats, recover};
 use crate::wal::writer::{self, Writer};
 
@@ -43,7 +43,7 @@ impl Core {
     pub async fn open(io: &Io, path: &Path, options: Options) -> Result<Core> {
         options.check()?;
         let dir = directory::open(io, path, &options).await?;
-        let lock = Lock::take(io, &dir, path).await?;
+        let mut lock = Lock::take(io, &dir, path).await?;
         directory::check(io, &dir, path, &options)?;
         lock.register(io)?;
         let memtable = Memtable::new();
@@ -281,7 +281,7 @@ impl Core {
     pub async fn finish_close(&self, io: &Io) -> Result<()> {
         let closed = self.commit.close(io).await;
         let lock = self.lock.lock().take();
-        let unregistered = lock.map_or(Ok(()), |lock| lock.unregister(io));
+        let unregistered = lock.map_or(Ok(()), |mut lock| lock.unregister(io));
         closed.and(unregistered)
     }
 }

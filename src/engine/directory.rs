@@ -5,11 +5,11 @@
 
 use std::path::Path;
 
-use super::lock;
 use super::options::Options;
 use crate::base::{Error, Result};
 use crate::ring::Io;
 use crate::ring::op::File;
+use crate::wal::lock;
 use crate::wal::segment;
 
 /// Names that a file system makes by itself.

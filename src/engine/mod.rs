@@ -9,7 +9,6 @@
 //! | [`batch`] | a write batch, and its bytes in the log |
 //! | [`memtable`] | the entries in memory |
 //! | [`view`] | values handed out without a copy |
-//! | [`lock`] | who has the store open |
 //! | [`commit`] | how many threads' writes become one group |
 //! | [`keeper`] | the one background thread |
 //! | [`stats`] | what the store has done, as properties |
@@ -25,7 +24,6 @@ pub mod commit;
 pub mod core;
 pub mod directory;
 pub mod keeper;
-pub mod lock;
 pub mod memtable;
 pub mod options;
 pub mod stats;

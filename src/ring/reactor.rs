@@ -66,6 +66,14 @@ const RETRIES: u32 = 16;
 /// How long dropping waits for what is in flight before it leaks instead.
 const DRAIN_US: u64 = 10_000_000;
 
+/// How many files the library itself can hold in one ring.
+const HELD_MAX: u32 = 4;
+
+/// A file that [`Reactor::hold`] keeps open.
+#[derive(Debug)]
+#[must_use = "it stays open until it is let go"]
+pub struct Held(usize);
+
 /// See the module.
 pub struct Reactor {
     driver: Driver,
@@ -88,6 +96,8 @@ pub struct Reactor {
     retries: u32,
     /// Of each file slot: whether its file has positions.
     seekable_slots: Vec<bool>,
+    /// Slots behind those, for files that the library itself holds in the ring; whether each is taken.
+    held: Vec<bool>,
 }
 
 impl Reactor {
@@ -108,6 +118,7 @@ impl Reactor {
             nudged: false,
             retries: 0,
             seekable_slots: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -135,9 +146,45 @@ impl Reactor {
     /// # Errors
     /// What the driver says.
     pub fn make_slots(&mut self, count: u32) -> Result<()> {
-        self.driver.make_slots(count)?;
+        let held = match self.driver.make_slots(count + HELD_MAX) {
+            Ok(()) => HELD_MAX,
+            // The system counts slots as descriptors: what was asked for may still be had.
+            Err(e) if e.errno() == Some(libc::EMFILE) && count > 0 => {
+                self.driver.make_slots(count)?;
+                0
+            }
+            Err(e) => return Err(e),
+        };
         self.seekable_slots = vec![false; count as usize];
+        self.held = vec![false; held as usize];
         Ok(())
+    }
+
+    /// Keeps a file open in the ring itself, in a slot that nobody else sees, until [`Reactor::let_go`]: even when
+    /// the process is killed it stays open until the last operation of this ring has ended.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] when the ring holds as many as it can, else what the driver says.
+    pub fn hold(&mut self, fd: std::os::fd::RawFd) -> Result<Held> {
+        if self.seekable_slots.is_empty() && self.held.is_empty() {
+            self.make_slots(0)?;
+        }
+        let Some(free) = self.held.iter().position(|taken| !taken) else {
+            let text = format!("a ring serves at most {HELD_MAX} logs and stores; open another ring");
+            return Err(Error::TooLarge(text.into()));
+        };
+        self.driver.set_slot(self.seekable_slots.len() as u32 + free as u32, Some(fd))?;
+        self.held[free] = true;
+        Ok(Held(free))
+    }
+
+    /// Lets a file go that [`Reactor::hold`] keeps open.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn let_go(&mut self, held: Held) -> Result<()> {
+        self.held[held.0] = false;
+        self.driver.set_slot(self.seekable_slots.len() as u32 + held.0 as u32, None)
     }
 
     /// Puts a duplicate of a descriptor into a slot, or clears it. What is in flight goes on on the old file; when it
@@ -151,7 +198,8 @@ impl Reactor {
         };
         self.driver.set_slot(slot, fd)?;
         *seekable = fd.is_some_and(super::fs::is_seekable);
-        let on_slot = |flight: &Flight| matches!(flight.op.target(), Some(Target::Slot(used)) if *used == slot);
+        let on_slot =
+            |flight: &Flight| matches!(flight.op.target(), Some(Target::Slot(used)) if *used == slot);
         let flying: Vec<Token> =
             self.flights.iter().filter(|(_, flight)| on_slot(flight)).map(|(token, _)| token).collect();
         for token in flying {

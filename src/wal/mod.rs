@@ -9,6 +9,7 @@
 //! | [`group`] | which batch goes where, in which order: a machine without I/O |
 //! | [`spare`] | segments ready for use, and those nobody needs any more |
 //! | [`writer`] | issues groups, in segments one after the other |
+//! | [`lock`] | who has the directory open |
 //! | `put` | the I/O of one group, and the verdict on it |
 //! | [`sync`] | the ways of making a write durable, and the choice among them |
 //!
@@ -16,6 +17,7 @@
 
 pub mod frame;
 pub mod group;
+pub mod lock;
 mod put;
 pub mod reader;
 pub mod recover;

@@ -191,6 +191,8 @@ impl<'a, 'd> Replay<'a, 'd> {
         if header.durable_through >= self.last_batch {
             self.proven_offset = header.place.offset;
         }
+        // It says so when sequences before it were refused.
+        self.next = header.sequence;
         self.counted(header, checksum);
         Ok(())
     }

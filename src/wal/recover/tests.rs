@@ -227,6 +227,18 @@ fn refused_sequences_are_skipped_where_a_link_says_so() {
 }
 
 #[test]
+fn refused_sequences_are_skipped_where_a_seal_says_so() {
+    let world = World::calm(1);
+    let mut log = Builder::new(1, 0xE1, 16, no_predecessor(), 1);
+    log.group(&[b"a"]);
+    // Nothing of the refused group is in the file, so writing went on behind a seal.
+    log.next = 3;
+    log.frame(Kind::Seal, 0, &[]);
+    log.group(&[b"c"]).seal().plant(&world);
+    twice(&world, &[one(1, b"a"), one(3, b"c")]);
+}
+
+#[test]
 fn old_records_of_a_recycled_segment_never_come_back() {
     // The same groups in both uses of the file, so that the old ones stand exactly behind the new ones.
     let old = {

@@ -1,4 +1,4 @@
-//! Who has the store open: the file LOCK, held by flock, and a table of the stores that this process has open.
+//! Who has the store or the log open: the file LOCK, held by flock, and a table of those that this process has open.
 //!
 //! flock frees the lock only when the last descriptor of the opening is gone, so a killed process's write that is
 //! still on its way keeps it: a thread inside `pwrite` keeps its descriptors until the call has returned, and a ring
@@ -17,6 +17,7 @@ use crate::ring::Io;
 use crate::ring::driver::Kind;
 use crate::ring::fs::How;
 use crate::ring::op::File;
+use crate::ring::reactor::Held;
 
 /// The file's name.
 pub const NAME: &str = "LOCK";
@@ -25,9 +26,6 @@ pub const PATIENCE_US: u64 = 3_000_000;
 /// Between two tries.
 const RETRY_US: u64 = 10_000;
 
-/// Its place in a ring's file table.
-const SLOT: u32 = 0;
-
 /// Directories of the stores this process has open: device and inode.
 static OPEN_HERE: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
@@ -35,6 +33,7 @@ static OPEN_HERE: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    held: Option<Held>,
     _entry: Entry,
 }
 
@@ -76,49 +75,72 @@ impl Lock {
             if io.lock(&file)? {
                 // A file that has lost its name meanwhile would guard nothing.
                 if io.meta(&file)?.links > 0 {
-                    return Ok(Lock { file, _entry: entry });
+                    return Ok(Lock { file, held: None, _entry: entry });
                 }
                 continue;
             }
             if io.now_us() >= deadline {
-                let text = format!(
-                    "{} is open in another process: its {NAME} stayed locked for {} s; close it there",
-                    path.display(),
-                    PATIENCE_US / 1_000_000
-                );
-                return Err(Error::Busy(text.into()));
+                return Err(busy(path));
             }
             drop(file);
             io.sleep_us(RETRY_US).await;
         }
     }
 
-    /// Registers the lock in the ring behind `io`, as its fixed file 0: the kernel keeps it locked until the last
-    /// operation of that ring has ended, even when the process is killed. To be done before the ring writes to the
-    /// store. A blocking call has no ring; its thread keeps the lock until the call has returned.
+    /// As [`Lock::take`] for somebody who only reads: nothing is made, and where there is no LOCK nothing is locked.
     ///
     /// # Errors
-    /// What the driver says.
-    pub fn register(&self, io: &Io) -> Result<()> {
-        if io.kind() == Kind::Inline || defect::on(Defect::LockOutsideRing) {
-            return Ok(());
+    /// As [`Lock::take`].
+    pub async fn take_to_read(io: &Io, dir: &File, path: &Path) -> Result<Option<Lock>> {
+        let entry = Entry::enter(io.identity(dir)?, path)?;
+        let deadline = io.now_us().saturating_add(PATIENCE_US);
+        loop {
+            let file = match io.open_at(dir, NAME, How::default()) {
+                Ok(file) => file,
+                Err(e) if e.errno() == Some(libc::ENOENT) => return Ok(None),
+                Err(e) => return Err(explain(e, path)),
+            };
+            if io.lock(&file)? {
+                return Ok(Some(Lock { file, held: None, _entry: entry }));
+            }
+            if io.now_us() >= deadline {
+                return Err(busy(path));
+            }
+            drop(file);
+            io.sleep_us(RETRY_US).await;
         }
-        io.with_reactor(|reactor| {
-            reactor.make_slots(1)?;
-            reactor.set_slot(SLOT, Some(self.file.raw_fd()))
-        })
     }
 
-    /// Takes the lock out of the ring again, which has nothing in flight any more.
+    /// Holds the lock in the ring behind `io`: the kernel keeps it locked until the last operation of that ring has
+    /// ended, even when the process is killed. To be done before the ring writes to the store. A blocking call has no
+    /// ring; its thread keeps the lock until the call has returned.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn unregister(&self, io: &Io) -> Result<()> {
+    pub fn register(&mut self, io: &Io) -> Result<()> {
         if io.kind() == Kind::Inline || defect::on(Defect::LockOutsideRing) {
             return Ok(());
         }
-        io.with_reactor(|reactor| reactor.set_slot(SLOT, None))
+        self.held = Some(io.with_reactor(|reactor| reactor.hold(self.file.raw_fd()))?);
+        Ok(())
     }
+
+    /// Takes the lock out of that ring again, in which nothing of its owner is in flight any more.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn unregister(&mut self, io: &Io) -> Result<()> {
+        self.held.take().map_or(Ok(()), |held| io.with_reactor(|reactor| reactor.let_go(held)))
+    }
+}
+
+fn busy(path: &Path) -> Error {
+    let text = format!(
+        "{} is open in another process: its {NAME} stayed locked for {} s; close it there",
+        path.display(),
+        PATIENCE_US / 1_000_000
+    );
+    Error::Busy(text.into())
 }
 
 impl Drop for Lock {
@@ -240,7 +262,7 @@ mod tests {
     fn lingers(seed: u64) -> bool {
         let world = World::calm(seed);
         let io = world.io();
-        let lock = take(&io).unwrap();
+        let mut lock = take(&io).unwrap();
         lock.register(&io).unwrap();
         let dir = io.open_dir("/store".as_ref(), false).unwrap();
         let how = How { write: true, create: true, ..How::default() };
