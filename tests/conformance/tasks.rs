@@ -187,13 +187,13 @@ pub fn another_thread_finishes_external_operations(stage: &Stage) {
 pub fn another_thread_wakes_a_turn(stage: &Stage) {
     let mailbox = stage.io.with_reactor(|r| r.mailbox()).unwrap();
     if !stage.has_polls() {
-        mailbox.send(Letter { token: Token::NONE, result: 0 });
+        mailbox.nudge();
         stage.io.turn(Wait::Forever).unwrap();
         return assert!(stage.io.with_reactor(|r| r.take_nudge()));
     }
     for _ in 0..50 {
         std::thread::scope(|scope| {
-            scope.spawn(|| mailbox.send(Letter { token: Token::NONE, result: 0 }));
+            scope.spawn(|| mailbox.nudge());
             while !stage.io.with_reactor(|r| r.take_nudge()) {
                 stage.io.turn(Wait::Forever).unwrap();
             }
