@@ -36,7 +36,7 @@ int main(void) {
 
     EQUAL(ring_buffer_replace(r, index, NULL, 0, 0), IOE_OK, "the buffer is unregistered");
     have = test_gather(r, done, 1);
-    CHECK(have == 1 && done[0].user_data == 0x7A6 && done[0].result == 0 && (done[0].flags & IOE_CQE_BUFFER_GONE),
+    CHECK(have == 1 && done[0].user_data == 0x7A6 && done[0].result == 0 && (done[0].flags & IOE_CQE_NOTICE),
           "its tag tells that nothing uses it any more");
     CHECK(ring_read(r, slot, index, 0, 512, 0, 0, 2) < 0 || (test_gather(r, done, 1) == 1 && done[0].result < 0),
           "what is unregistered can't be read into");

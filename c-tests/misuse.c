@@ -112,7 +112,6 @@ enum { CALLS = sizeof calls / sizeof *calls };
 static void *open_one(enum kind kind, const char *name) {
     ring_options_t ro = test_ring_options();
     wal_options_t wo = test_wal_options();
-    ring_t *r = NULL;
     wal_t *w = NULL;
     engine_writebatch_t *b = NULL;
     switch (kind) {
