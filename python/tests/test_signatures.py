@@ -9,6 +9,7 @@ from common import HEADER, ROOT
 from iouring_engine import _signatures
 
 SCALARS = {
+    "void": None,
     "int": ctypes.c_int,
     "size_t": ctypes.c_size_t,
     "uint16_t": ctypes.c_uint16,
@@ -32,7 +33,9 @@ def type_of(declaration):
     stars = words.count("*")
     base = re.findall(r"\w+", words)[0]
     if stars == 0:
-        return CALLBACKS.get(base) or _signatures.STRUCTURES.get(base) or SCALARS[base]
+        if base.endswith("_fn"):
+            return CALLBACKS.get(base, ctypes.c_void_p)
+        return _signatures.STRUCTURES.get(base) or SCALARS[base]
     if base == "char" and stars == 1:
         return ctypes.c_char_p
     if stars == 2:
