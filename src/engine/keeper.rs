@@ -27,9 +27,14 @@ impl Keeper {
         let core = core.clone();
         let thread = sync::spawn("ioe-keeper", move || {
             let io = Io::inline();
-            while !core.is_closed() {
+            loop {
+                // Read before everything that a call may be about: the store's end, and what the step looks at.
+                let seen = core.commit().keeper_calls();
+                if core.is_closed() {
+                    return;
+                }
                 match io.block_on(step(&core, &io)) {
-                    Ok(next) => core.commit().park_keeper(&io, next),
+                    Ok(next) => core.commit().park_keeper(&io, seen, next),
                     // The inline driver never fails as a whole; should it, blocking calls say so.
                     Err(e) => return log::error!("the keeper thread ends: {e}"),
                 }

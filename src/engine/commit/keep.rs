@@ -183,9 +183,15 @@ impl Commit {
         }
     }
 
-    /// The keeper thread sleeps here until `next` or until there is news. Blocking; not for simulated keepers.
-    pub fn park_keeper(&self, io: &Io, next: Next) {
-        let seen = self.keeper.value();
+    /// How often the keeper was called, for [`Commit::park_keeper`]; to be read before its work begins, so that a call
+    /// that comes during it isn't slept through.
+    pub fn keeper_calls(&self) -> u32 {
+        self.keeper.value()
+    }
+
+    /// The keeper thread sleeps here until `next`, or until there is news since it read `seen`. Blocking; not for
+    /// simulated keepers.
+    pub fn park_keeper(&self, io: &Io, seen: u32, next: Next) {
         let at = match next {
             Next::At(at) => at,
             Next::Idle => u64::MAX,
