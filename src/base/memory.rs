@@ -255,6 +255,14 @@ impl CallerMemory {
         CallerMemory { pointer, len, home: Home::Outside }
     }
 
+    /// What a careless caller might promise: memory in the first page, which no process has mapped. Only for system
+    /// calls, which refuse it.
+    #[cfg(test)]
+    pub fn nowhere(len: usize) -> Self {
+        let pointer = NonNull::new(std::ptr::without_provenance_mut::<u8>(64)).expect("64 is not 0");
+        CallerMemory { pointer, len, home: Home::Outside }
+    }
+
     /// A part of a region whose bytes the library itself never looks at: they are for the C caller alone, whose
     /// address is all it is given. `None` when that is not inside the region.
     pub fn part(region: &Arc<Region>, offset: usize, len: usize) -> Option<Self> {

@@ -9,6 +9,7 @@
 //! [`Mailbox::fall_asleep`] returned true, the next letter makes the eventfd readable.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 
 use super::completion::Token;
 use crate::base::list::List;
@@ -32,6 +33,8 @@ pub struct Mailbox {
     nudged: AtomicBool,
     asleep: AtomicBool,
     eventfd: OwnedFd,
+    /// Of an owner that can't watch the eventfd yet.
+    bell: OnceLock<OwnedFd>,
 }
 
 impl Mailbox {
@@ -48,6 +51,7 @@ impl Mailbox {
             nudged: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             eventfd,
+            bell: OnceLock::new(),
         })
     }
 
@@ -84,13 +88,22 @@ impl Mailbox {
     /// Wakes the owner whether it sleeps or not, and makes its descriptor readable. Any thread.
     pub fn ring(&self) {
         // An eventfd refuses only when its counter is full, and then it is readable already.
-        let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
+        for eventfd in std::iter::once(&self.eventfd).chain(self.bell.get()) {
+            let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+        }
     }
 
-    /// Makes the descriptor unreadable again, until the next ring. The owner alone.
-    pub fn hush(&self) {
+    /// From now on this eventfd is rung too: a host watches it, and the owner can't watch the mailbox's own before
+    /// its first turn.
+    pub fn ring_also(&self, eventfd: OwnedFd) {
+        // A second one would be of the same ring, and there is nothing to add.
+        let _ = self.bell.set(eventfd);
+    }
+
+    /// Whether somebody rang; makes the descriptor unreadable again, until the next ring. The owner alone.
+    pub fn take_ring(&self) -> bool {
         // Nothing to read means that nobody rang.
-        let _ = rustix::io::read(&self.eventfd, &mut [0u8; 8]);
+        rustix::io::read(&self.eventfd, &mut [0u8; 8]).is_ok()
     }
 
     /// The owner is about to sleep. False when there is a letter or a nudge: then it must not.

@@ -406,9 +406,15 @@ impl Reactor {
     pub fn notifier(&mut self) -> Result<std::os::fd::RawFd> {
         let fd = self.driver.notifier()?;
         self.has_notifier = true;
-        if self.kind() == Kind::Posix {
+        match (&self.mailbox, self.kind()) {
             // Here the watch is in force at once, bound or not.
-            self.watch_mailbox()?;
+            (_, Kind::Posix) => self.watch_mailbox()?,
+            (Some(mailbox), Kind::Uring) if !self.watched => {
+                let notifier =
+                    super::posix::files::borrow(fd).ok_or_else(|| Error::system(libc::EBADF, ""))?;
+                mailbox.ring_also(rustix::io::fcntl_dupfd_cloexec(notifier, 0)?);
+            }
+            _ => {}
         }
         self.rest();
         self.signal_leftovers();

@@ -41,6 +41,7 @@ use super::driver::{Driver, Kind, Wait};
 use super::io::Io;
 use super::mailbox::Mailbox;
 use super::options::{Granted, RingOptions, SetupFlags, open_driver};
+use super::posix::files::borrow;
 use crate::base::memory::CallerMemory;
 use crate::base::{Error, Result};
 
@@ -280,6 +281,12 @@ impl RingObject {
     /// `-EINVAL` for a slot that isn't there, [`Error::Stalled`] when none is free, `-EBADF`, what the system says.
     pub fn set_file(&mut self, slot: Option<u32>, fd: RawFd) -> Result<u32> {
         let slot = self.ready.borrow().slots.choose(slot)?;
+        // Asked first: the kernel empties the slot before it finds that there is nothing to put into it, and takes
+        // -1 for a wish to do just that.
+        let open = borrow(fd).is_some_and(|fd| rustix::io::fcntl_getfd(fd).is_ok());
+        if !open {
+            return Err(Error::system(libc::EBADF, format!("putting descriptor {fd} into slot {slot}")));
+        }
         self.io.with_reactor(|reactor| reactor.set_slot(slot, Some(fd)))?;
         self.ready.borrow_mut().slots.set(slot, explain::alignment(fd));
         Ok(slot)

@@ -182,7 +182,9 @@ impl Posix {
         let mut events = std::mem::take(&mut self.events);
         for (key, flags) in events.drain(..) {
             match key {
-                source::RESULTS => self.results.hush(),
+                source::RESULTS => {
+                    self.results.take_ring();
+                }
                 source::TIMER => self.timers.acknowledge(),
                 source::MAILBOX => {
                     self.nudged = true;

@@ -158,24 +158,24 @@ fn a_link_timeout_ends_its_step_or_is_cancelled_by_it() {
 
 #[test]
 fn timers_fire_in_order_and_can_be_cancelled() {
-    let mut bench = Bench::new();
-    let long = bench.one(Op::Timeout { after: after(MANY_US) });
-    let tokens: Vec<Token> =
-        [3000, 1000, 2000].map(|us| bench.one(Op::Timeout { after: after(us) })).to_vec();
+    let mut driver = Posix::open(8).unwrap();
+    let ops = [3000, 1000, 2000, MANY_US].map(|us| Op::Timeout { after: after(us) });
+    for (index, op) in (0..).zip(&ops) {
+        let token = Key { index, generation: 1 };
+        assert!(driver.push(&[Entry { token, op, done: 0, link: Link::None }]));
+    }
     let mut order = Vec::new();
     while order.len() < 3 {
-        bench.reactor.woken.clear();
-        bench.reactor.turn(Wait::Us(MANY_US)).unwrap();
-        for (index, token) in tokens.iter().enumerate() {
-            if let Some((result, _)) = bench.reactor.take(*token) {
-                assert_eq!(result, -libc::ETIME);
-                order.push(index);
-            }
+        driver.enter(Wait::Us(MANY_US)).unwrap();
+        while let Some(completion) = driver.next() {
+            assert_eq!(completion.result, -libc::ETIME);
+            order.push(completion.token.index);
         }
     }
     assert_eq!(order, [1, 2, 0]);
-    bench.reactor.cancel(long);
-    assert_eq!(bench.wait(long), -libc::ECANCELED);
+    let token = Key { index: 3, generation: 1 };
+    driver.cancel(token);
+    assert_eq!(driver.next(), Some(Completion::last(token, -libc::ECANCELED)));
 }
 
 #[test]
