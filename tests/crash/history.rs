@@ -111,14 +111,15 @@ impl History {
                 return Err(format!("{write:?} succeeded although an earlier write failed for good"));
             }
             Ok(()) => Outcome::Done,
-            Err(e) if e.code() == -libc::ENOSPC || e.code() == code::POISONED => Outcome::Refused,
+            // The system's own answer is a refusal before anything was written.
+            Err(e) if e.errno().is_some() || e.code() == code::POISONED => Outcome::Refused,
             Err(e) if e.code() == code::INDETERMINATE => Outcome::Unknown,
             Err(e) => return Err(format!("{write:?} was answered by {}: {e}", e.code())),
         };
         match answer {
             // A weaker write that a full disk refused is kept, and nothing is poisoned.
             Err(e) if e.code() == code::INDETERMINATE && !poisoned && write.level != Level::Durable => {}
-            Err(e) if e.code() != -libc::ENOSPC => drop(self.broken.get_or_insert(now)),
+            Err(e) if e.errno().is_none() => drop(self.broken.get_or_insert(now)),
             _ => {}
         }
         Ok(())

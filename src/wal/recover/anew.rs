@@ -44,7 +44,13 @@ pub(super) async fn leave_writable(
             let needed = FIRST_GROUP + 3 * BLOCK + plan.bytes(log);
             let segment = match spares.iter().position(|spare| spare.len >= needed) {
                 Some(index) => open_segment(log, &spares.remove(index), direct)?,
-                None => make(log, others, recovered, direct, segment_bytes.max(needed)).await?,
+                None => {
+                    // A spare that is too short may be what was used: then it is one no more.
+                    let (segment, used) =
+                        make(log, others, recovered, direct, segment_bytes.max(needed)).await?;
+                    spares.retain(|spare| Some(spare.number) != used);
+                    segment
+                }
             };
             plan.perform(log, &head, segment, recovered).await?
         };
@@ -65,20 +71,22 @@ fn open_segment(log: &Log<'_, '_>, header: &SegmentHeader, direct: bool) -> Resu
     Ok(Segment { file, number, epoch, len, direct })
 }
 
-/// A new segment, from a file that never held a durable link if there is one: a full disk can do that.
+/// A new segment, from a file that never held a durable link if there is one (its number is told): a full disk can do
+/// that.
 async fn make(
     log: &Log<'_, '_>,
     others: &[Other],
     recovered: &mut Recovered,
     direct: bool,
     len: u64,
-) -> Result<Segment> {
-    let recycle = others.iter().map(|other| other.number).next();
+) -> Result<(Segment, Option<u64>)> {
+    let recycle =
+        others.iter().find(|other| other.ready.is_none()).or(others.first()).map(|other| other.number);
     let number = recovered.highest_number + 1;
     let segment = segment::prepare(log.io, log.dir, number, len, recycle, direct).await?;
     recovered.highest_number = number;
     recovered.unused.retain(|number| Some(*number) != recycle);
-    Ok(segment)
+    Ok((segment, recycle))
 }
 
 async fn write(io: &Io, segment: &Segment, buf: Buf, offset: u64) -> Result<()> {
