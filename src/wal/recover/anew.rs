@@ -43,7 +43,7 @@ pub(super) async fn leave_writable(
             let plan = Plan::new(log, &head, &end);
             let needed = FIRST_GROUP + 3 * BLOCK + plan.bytes(log);
             let segment = match spares.iter().position(|spare| spare.len >= needed) {
-                Some(index) => open_segment(log, &spares.remove(index), direct)?,
+                Some(index) => open_spare(log, &spares.remove(index), direct).await?,
                 None => {
                     // A spare that is too short may be what was used: then it is one no more.
                     let (segment, used) =
@@ -59,7 +59,7 @@ pub(super) async fn leave_writable(
     }
     if let Some(spare) = spares.first() {
         recovered.unused.retain(|number| *number != spare.number);
-        recovered.spare = Some(open_segment(log, spare, direct)?);
+        recovered.spare = Some(open_spare(log, spare, direct).await?);
     }
     Ok(())
 }
@@ -69,6 +69,15 @@ fn open_segment(log: &Log<'_, '_>, header: &SegmentHeader, direct: bool) -> Resu
     let (file, direct) = segment::open_file(log.io, log.dir, &segment::file_name(header.number), how)?;
     let SegmentHeader { number, epoch, len } = *header;
     Ok(Segment { file, number, epoch, len, direct })
+}
+
+/// A spare. Its header is written once more, byte for byte: a killed process can have left it readable and not on the
+/// device, and records must never stand behind a header that isn't there.
+async fn open_spare(log: &Log<'_, '_>, header: &SegmentHeader, direct: bool) -> Result<Segment> {
+    let segment = open_segment(log, header, direct)?;
+    write(log.io, &segment, segment::block_of(&header.encode())?, 0).await?;
+    sync(log.io, &segment).await?;
+    Ok(segment)
 }
 
 /// A new segment, from a file that never held a durable link if there is one (its number is told): a full disk can do
