@@ -39,12 +39,14 @@ static int drain(void) {
     return got < 0 ? got : all;
 }
 
-/* Readiness may be spurious; what counts is that everything comes while the host only reaps when it is woken. */
-static int collect(int wanted) {
+/* Readiness may be spurious; what counts is that everything comes while the host only reaps when it is woken. An edge
+ * that was seen already (`woken`) doesn't come again. */
+static int collect(int wanted, int woken) {
     int all = 0;
     uint64_t deadline = now_ms() + 5000;
     while (all < wanted && now_ms() < deadline) {
-        if (!wakes(1000)) break;
+        if (!woken && !wakes(1000)) break;
+        woken = 0;
         int got = drain();
         if (got < 0) return got;
         all += got;
@@ -86,15 +88,15 @@ static void leftovers(const char *mode) {
     }
     EQUAL(got, 4, "four of ten are reaped");
     CHECK(wakes(1000), "%s: six left behind signal again", mode);
-    EQUAL(collect(6), 6, "and are there");
+    EQUAL(collect(6, 1), 6, "and are there");
 
     nops(3);
     CHECK(wakes(1000), "%s: what is queued and not submitted signals, since a reap would get on with it", mode);
-    EQUAL(collect(3), 3, "the next reap sends it");
+    EQUAL(collect(3, 1), 3, "the next reap sends it");
 
     nops(1);
     int first = drain();
-    EQUAL(first + (first < 1 ? collect(1) : 0), 1, "a reap sends what was queued elsewhere");
+    EQUAL(first + (first < 1 ? collect(1, 0) : 0), 1, "a reap sends what was queued elsewhere");
 }
 
 static void from_outside(const char *mode) {
@@ -121,12 +123,12 @@ static void from_outside(const char *mode) {
     CHECK(ring_submit(r) >= 0, "goes");
     for (int i = 0; i < 5; i++) {
         NEED(!pthread_create(&thread, NULL, write_later, &pipes[1]), "a thread");
-        EQUAL(collect(1), 1, "an event from outside wakes the host and is there");
+        EQUAL(collect(1, 0), 1, "an event from outside wakes the host and is there");
         pthread_join(thread, NULL);
         NEED(read(pipes[0], &byte, 1) == 1, "the byte");
     }
     CHECK(ring_cancel(r, 9) >= 0, "cancel");
-    EQUAL(collect(1), 1, "its last completion");
+    EQUAL(collect(1, 0), 1, "its last completion");
     close(pipes[0]);
     close(pipes[1]);
 }
@@ -134,7 +136,7 @@ static void from_outside(const char *mode) {
 static void timers_and_files(const char *mode) {
     drain();
     NEED(ring_timeout(r, 30000, 1) == 1 && ring_submit(r) >= 0, "a timer");
-    EQUAL(collect(1), 1, "a timer wakes the host");
+    EQUAL(collect(1, 0), 1, "a timer wakes the host");
     ioe_buffer_t buffer;
     NEED(ring_buffer_acquire(r, &buffer) == IOE_OK, "a buffer");
     int fd = test_file(test_path("file"), 64 * KIB, 2), slot = ring_file_set(r, IOE_SLOT_ANY, fd);
@@ -143,7 +145,7 @@ static void timers_and_files(const char *mode) {
     for (int round = 0; round < 50 && !lost; round++) {
         for (int i = 0; i < 8; i++) NEED(ring_read(r, slot, buffer.index, 0, 64 * KIB, 0, 0, 3) == 1, "read");
         NEED(ring_fsync(r, slot, 1, 0, 4) == 1 && ring_submit(r) >= 0, "sync");
-        lost = collect(9) != 9;
+        lost = collect(9, 0) != 9;
     }
     CHECK(!lost, "%s: fifty rounds of reads and a sync, none stranded", mode);
     ring_buffer_release(r, buffer.index);

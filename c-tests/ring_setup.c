@@ -147,6 +147,9 @@ int main(void) {
     ring_capabilities_t can = {0};
     can.size = sizeof can;
     EQUAL(ring_capabilities(&can), IOE_OK, "ring_capabilities");
+    CHECK(!can.io_uring || strlen(can.io_uring) > 10, "io_uring: %s", can.io_uring ? can.io_uring : "usable");
+    CHECK(!can.sqpoll || strlen(can.sqpoll) > 10, "SQPOLL: %s", can.sqpoll ? can.sqpoll : "usable");
+    CHECK(!can.iopoll || strlen(can.iopoll) > 10, "IOPOLL: %s", can.iopoll ? can.iopoll : "usable");
     ring_options_t o = test_ring_options();
     ring_t *r = test_ring(&o);
     CHECK(round_trip(r), "a ring with the defaults works");

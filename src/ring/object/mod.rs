@@ -280,6 +280,10 @@ impl RingObject {
     /// # Errors
     /// `-EINVAL` for a slot that isn't there, [`Error::Stalled`] when none is free, `-EBADF`, what the system says.
     pub fn set_file(&mut self, slot: Option<u32>, fd: RawFd) -> Result<u32> {
+        if fd < 0 {
+            // To io_uring -1 means: empty the slot.
+            return Err(Error::system(libc::EBADF, format!("{fd} is no open descriptor")));
+        }
         let slot = self.ready.borrow().slots.choose(slot)?;
         // Asked first: the kernel empties the slot before it finds that there is nothing to put into it, and takes
         // -1 for a wish to do just that.

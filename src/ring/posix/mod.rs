@@ -225,9 +225,10 @@ impl Posix {
         self.done.pop_front()
     }
 
-    /// Chains not started, or an epoll that wasn't asked in this turn.
+    /// Chains not started, completions that nobody has taken (a cancel brings them forth at once), or an epoll that
+    /// wasn't asked in this turn.
     pub fn more(&self) -> bool {
-        !self.staged.is_empty() || (!self.looked && self.watching())
+        !self.staged.is_empty() || !self.done.is_empty() || (!self.looked && self.watching())
     }
 
     fn place(&self, token: Token) -> Option<(Key, usize)> {
