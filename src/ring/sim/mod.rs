@@ -6,6 +6,7 @@
 //! | [`world`] | the machine as a test holds it |
 //! | `mod` | the driver: a ring of that machine |
 //! | `state` | what is scheduled, open and locked |
+//! | `carry` | what an operation does when it happens |
 //! | [`fs`] | opening, listing, renaming, locking |
 //! | [`disk`], [`content`] | durable and volatile images, unsynced sectors and names |
 //! | [`fault`] | the n-th operation fails |
@@ -17,6 +18,7 @@
 //! draws a random number that doesn't come from the seed. Waiting for what can never happen is an error at once, so
 //! a test of a lost wake-up fails instead of hanging.
 
+mod carry;
 pub mod content;
 pub mod crash;
 pub mod damage;
@@ -138,7 +140,6 @@ impl Sim {
             return Err(Error::system(libc::EINTR, "the simulated wait"));
         }
         let until = match wait {
-            // A look costs a moment, so that who looks again and again gets on.
             Wait::No => state.now_us + state.random.below(8),
             Wait::Us(us) => state.now_us.saturating_add(us),
             Wait::Forever => u64::MAX,
@@ -170,9 +171,12 @@ impl Sim {
         }
     }
 
-    /// The next completion.
+    /// The next completion. Looking in vain costs a moment of time, so that who only looks gets on too.
     pub fn next(&mut self) -> Option<Completion> {
-        self.world.state().rings[self.ring].done.pop_front()
+        let mut state = self.world.state();
+        let next = state.rings[self.ring].done.pop_front();
+        state.now_us += u64::from(next.is_none());
+        next
     }
 
     /// Whether something is queued or due.

@@ -23,7 +23,8 @@ use super::disk::Disk;
 use super::fault::{Class, Fault};
 use super::state::{Ring, State};
 use crate::base::sync::{Arc, Mutex, MutexGuard};
-use crate::ring::driver::Driver;
+use crate::base::{Error, Result};
+use crate::ring::driver::{Driver, Wait};
 use crate::ring::io::Io;
 
 /// How a machine behaves.
@@ -192,6 +193,33 @@ impl World {
             state.step();
         }
         state.now_us = until;
+    }
+
+    /// Runs several handles of this machine, each what would be a thread, in an order that the seed chooses, until
+    /// `done` holds. What each does must be tasks of its own ([`Io::spawn`]).
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when nothing happens any more and `done` doesn't hold; the machine's crash.
+    pub fn drive(&self, handles: &[Io], mut done: impl FnMut() -> bool) -> Result<()> {
+        let mut idle = 0;
+        while !done() {
+            let (pick, before) = {
+                let mut state = self.state();
+                (state.random.below(handles.len() as u64) as usize, state.history)
+            };
+            let Some(io) = handles.get(pick) else {
+                return Err(Error::invalid("nothing to drive"));
+            };
+            io.turn(Wait::No)?;
+            let state = self.state();
+            idle = if state.history == before && state.next_time().is_none() { idle + 1 } else { 0 };
+            // Every handle has had many turns: letters and conditions would have moved something.
+            if idle > 64 * handles.len() {
+                let text = "simulated threads wait for something that nobody will do";
+                return Err(Error::Internal(text.into()));
+            }
+        }
+        Ok(())
     }
 
     /// One number for everything that happened: equal for equal seeds and calls.
