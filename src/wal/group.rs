@@ -354,7 +354,7 @@ pub struct Groups {
     filling: Option<Box<Group>>,
     queued: VecDeque<Box<Group>>,
     on_its_way: bool,
-    pool: Vec<Box<Group>>,
+    pool: VecDeque<Box<Group>>,
     room: usize,
     next_group: u64,
     next_sequence: u64,
@@ -385,7 +385,7 @@ impl Groups {
             filling: None,
             queued: VecDeque::new(),
             on_its_way: false,
-            pool: Vec::new(),
+            pool: VecDeque::new(),
             room: FIRST_ROOM,
             next_group: 1,
             next_sequence,
@@ -465,8 +465,12 @@ impl Groups {
     fn open_with(&mut self, lead_in: LeadIn, used: usize, sequence: u64) -> Result<()> {
         let Some(ground) = &mut self.ground else { return Ok(()) };
         let at = self.pool.iter().position(|group| group.fill.room() >= used.max(self.room));
-        let mut group = match at {
-            Some(at) => self.pool.swap_remove(at),
+        let group = match at {
+            Some(at) => self.pool.swap_remove_back(at),
+            None => None,
+        };
+        let mut group = match group {
+            Some(group) => group,
             None => new_group(used.max(self.room))?,
         };
         group.number = self.next_group;
@@ -585,7 +589,7 @@ impl Groups {
         // Memory of an unusually large batch goes back to the system.
         let usual = group.fill.room() <= MAX_ROOM && group.fill.room() >= self.room;
         if usual && self.pool.len() < POOL_MAX && group.fill.reset() {
-            self.pool.push(group);
+            self.pool.push_back(group);
         }
     }
 

@@ -27,4 +27,6 @@ pub mod sync;
 pub mod writer;
 
 #[cfg(test)]
+pub(crate) mod plain_reader;
+#[cfg(test)]
 mod testing;
