@@ -311,9 +311,12 @@ impl Commit {
 
     /// How a write ended, once it has.
     fn outcome(&self, shared: &Shared, place: &group::Joined, level: Level) -> Option<Result<()>> {
-        if self.dead.contains(place.first_sequence) {
+        let refused = || {
             let text = "the disk is full: the write was refused, nothing of it is in the log";
-            return Some(Err(Error::system(libc::ENOSPC, text)));
+            Some(Err(Error::system(libc::ENOSPC, text)))
+        };
+        if self.dead.contains(place.first_sequence) {
+            return refused();
         }
         let reached = match level {
             Level::Durable => shared.groups.durable(),
@@ -327,6 +330,9 @@ impl Commit {
             let text =
                 format!("the log failed while this write was under way, it may or may not be durable: {e}");
             return Some(Err(Error::Indeterminate(text.into())));
+        }
+        if place.group <= shared.refused_group && level == Level::Durable {
+            return refused();
         }
         if place.group <= shared.refused_group {
             let text =

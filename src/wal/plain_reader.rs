@@ -30,7 +30,9 @@ pub struct Segment {
 pub fn read_log(files: &[(u64, Vec<u8>)]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut segments: Vec<(u64, u64, &[u8], Segment)> = Vec::new();
     for (number, bytes) in files {
-        let Ok(header) = SegmentHeader::decode(&bytes[..BLOCK as usize], *number) else { continue };
+        let Ok(header) = SegmentHeader::decode(bytes.get(..BLOCK as usize).unwrap_or(&[]), *number) else {
+            continue;
+        };
         let segment = read(bytes, *number, header.epoch);
         if segment.link.is_some() {
             segments.push((*number, header.epoch, bytes, segment));

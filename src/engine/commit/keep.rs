@@ -83,12 +83,12 @@ impl Commit {
         self.write_what_is_due(io).await?;
         self.prepare_spare(io).await?;
         let mut shared = self.shared.lock();
-        let at = self.next_due(&shared);
+        let at = self.next_due(&shared, io.now_us());
         shared.keeper_at = at;
         Ok(if at == u64::MAX { Next::Idle } else { Next::At(at) })
     }
 
-    fn next_due(&self, shared: &Shared) -> u64 {
+    fn next_due(&self, shared: &Shared, now: u64) -> u64 {
         let mut at = u64::MAX;
         if shared.closed || shared.poison.is_some() {
             return at;
@@ -97,7 +97,10 @@ impl Commit {
             at = at.min(since.saturating_add(self.options.batch_max_delay_us));
         }
         if !shared.sealed {
-            at = at.min(shared.last_write_us.saturating_add(self.options.seal_after_us));
+            // While something is still to be written the silence has not begun.
+            let quiet = shared.writer.is_some() && !shared.groups.has_work();
+            let since = if quiet { shared.last_write_us } else { now };
+            at = at.min(since.saturating_add(self.options.seal_after_us));
         }
         if shared.spares.ready() < shared.spares_wanted() || shared.groups.kept_need().is_some() {
             at = at.min(shared.spare_retry.0);

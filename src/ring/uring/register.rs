@@ -31,7 +31,10 @@ impl Uring {
         let enabled = self.ring.submitter().register_enable_rings();
         enabled.map_err(|e| self.register_error("enabling the ring", &e))?;
         self.owner = Some(Owner::me());
-        self.register_door();
+        // The kernel numbers registered rings per thread: a ring that other threads use as well keeps its descriptor.
+        if self.ring.params().is_setup_single_issuer() {
+            self.register_door();
+        }
         Ok(())
     }
 
