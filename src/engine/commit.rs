@@ -346,8 +346,12 @@ impl Commit {
     async fn until_shown(&self, io: &Io, place: &group::Joined) -> Result<()> {
         loop {
             let seen = self.ready.value();
-            if self.visible() >= place.last_sequence || self.is_poisoned() {
+            if self.visible() >= place.last_sequence {
                 return Ok(());
+            }
+            if self.is_poisoned() {
+                let text = "the log failed while this write was under way; it is not visible, and may or may not return";
+                return Err(Error::Indeterminate(text.into()));
             }
             self.wait(io, &self.ready, seen).await;
         }

@@ -434,9 +434,10 @@ fn threads_over_a_real_directory(name: &str, how: writer::Options) {
         scope.spawn(|| {
             let io = Io::inline();
             for _ in 0..20 {
+                let seen = commit.keeper_calls();
                 let next = io.block_on(commit.maintain(&io)).unwrap().unwrap();
                 if let Next::At(_) = next {
-                    commit.park_keeper(&io, next);
+                    commit.park_keeper(&io, seen, next);
                 }
             }
         });

@@ -78,14 +78,19 @@ impl Commit {
     /// What stands in the way of going on; the keeper comes again all the same.
     pub async fn maintain(&self, io: &Io) -> Result<Next> {
         self.shared.lock().keeper_at = 0;
-        self.shared.lock().usable()?;
-        self.remove_doomed(io);
-        self.write_what_is_due(io).await?;
-        self.prepare_spare(io).await?;
+        let done = self.do_what_is_due(io).await;
         let mut shared = self.shared.lock();
         let at = self.next_due(&shared, io.now_us());
         shared.keeper_at = at;
+        done?;
         Ok(if at == u64::MAX { Next::Idle } else { Next::At(at) })
+    }
+
+    async fn do_what_is_due(&self, io: &Io) -> Result<()> {
+        self.shared.lock().usable()?;
+        self.remove_doomed(io);
+        self.write_what_is_due(io).await?;
+        self.prepare_spare(io).await
     }
 
     fn next_due(&self, shared: &Shared, now: u64) -> u64 {
@@ -199,12 +204,6 @@ impl Commit {
             Next::At(at) => at,
             Next::Idle => u64::MAX,
         };
-        {
-            let shared = self.shared.lock();
-            if shared.keeper_at < at || shared.closed {
-                return;
-            }
-        }
         let now = io.now_us();
         match at {
             u64::MAX => self.keeper.wait(seen, None),
