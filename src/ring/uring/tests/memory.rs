@@ -130,7 +130,11 @@ fn snapshot(region: &Region) -> Vec<u8> {
 fn dropping_a_ring_waits_for_direct_reads_of_64_mib() {
     const PIECE: usize = 1 << 20;
     let file = direct_file();
-    for round in 0..3 {
+    // A thread that is kept from the processor may find its reads done: such a round shows nothing.
+    let (mut shown, mut round) = (0, 0);
+    while shown < 3 {
+        round += 1;
+        assert!(round < 50, "nothing was ever under way at the drop, so nothing was tested");
         let (driver, _) = open_driver(&options(SetupFlags::empty(), 128)).unwrap();
         let mut reactor = Reactor::new(driver);
         let region = Region::new(64 * PIECE).unwrap();
@@ -147,7 +151,7 @@ fn dropping_a_ring_waits_for_direct_reads_of_64_mib() {
         assert_eq!(Arc::strong_count(&region), 1, "drained, so the memory was given back");
         std::thread::sleep(std::time::Duration::from_millis(30));
         assert!(after == snapshot(&region), "round {round}: the kernel wrote after the drop");
-        assert!(under_way > 0, "round {round}: nothing was under way, so nothing was tested");
+        shown += usize::from(under_way > 0);
     }
 }
 
