@@ -88,7 +88,7 @@ fn buffers_are_handed_out_once_and_taken_back_once() {
         let mut ring = with_buffers(options, 3);
         let buffers = [0; 3].map(|_| ring.acquire_buffer().unwrap());
         assert_eq!(buffers.map(|buffer| buffer.index), [0, 1, 2]);
-        assert!(buffers.iter().all(|b| b.len == 4096 && b.data as usize % 4096 == 0));
+        assert!(buffers.iter().all(|b| b.len == 4096 && (b.data as usize).is_multiple_of(4096)));
         assert_eq!(code(ring.acquire_buffer()), codes::STALLED);
         ring.release_buffer(1).unwrap();
         assert_eq!(code(ring.release_buffer(1)), codes::STALE);
