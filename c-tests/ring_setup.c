@@ -30,7 +30,6 @@ static int round_trip(ring_t *r) {
     }
     if (slot >= 0) ring_file_clear(r, slot);
     close(fd);
-    free(path);
     return good;
 }
 

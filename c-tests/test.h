@@ -51,8 +51,13 @@ static inline void test_report(int good, const char *file, int line, const char 
     fflush(stdout);
 }
 
-/* CHECK(condition, "what holds", ...): one line, and the program goes on. */
-#define CHECK(condition, ...) test_report(!!(condition), __FILE__, __LINE__, #condition, __VA_ARGS__)
+/* CHECK(condition, "what holds", ...): one line, and the program goes on. The condition comes first: both it and the
+ * words may ask for ioe_last_error(), whose text is valid until the next such call. */
+#define CHECK(condition, ...)                                                     \
+    do {                                                                          \
+        int test_good = !!(condition);                                            \
+        test_report(test_good, __FILE__, __LINE__, #condition, __VA_ARGS__);      \
+    } while (0)
 
 /* The same for a number, with both values shown when they differ. */
 static inline void test_equal(long long got, long long expected, const char *file, int line, const char *what,
@@ -87,9 +92,13 @@ static inline void test_clean(void) {
     if (getpid() == test_process && test_root[0]) test_remove(test_root);
 }
 
-/* A path in this program's own folder, which is removed when it ends. Every call gives a buffer of its own. */
+/* A path in this program's own folder, which is removed when it ends. The string lives as long as the program. */
 static inline char *test_path(const char *name) {
-    char *path = malloc(1024);
+    static struct test_name {
+        struct test_name *next;
+        char path[1024];
+    } *names;
+    struct test_name *one = malloc(sizeof *one);
     if (!test_root[0]) {
         const char *base = getenv("TMPDIR");
         snprintf(test_root, sizeof test_root, "%s/ioe-c-test-XXXXXX", base && *base ? base : "/tmp");
@@ -97,9 +106,11 @@ static inline char *test_path(const char *name) {
         test_process = getpid();
         atexit(test_clean);
     }
-    NEED(path, "memory");
-    snprintf(path, 1024, "%s/%s", test_root, name);
-    return path;
+    NEED(one, "memory");
+    one->next = names;
+    names = one;
+    snprintf(one->path, sizeof one->path, "%s/%s", test_root, name);
+    return one->path;
 }
 
 static inline int test_finish(void) {

@@ -78,7 +78,6 @@ static void one_way(uint32_t sync, const char *name, uint64_t checkpoint_every) 
     memset(&state, 0, sizeof state);
     EQUAL(wal_recover(dir, NULL, check_record, &state, &stats), IOE_OK, "replayed");
     CHECK(state.count <= 301, "released records may go, %d are left", state.count);
-    free(dir);
 }
 
 static void watched(void) {
@@ -100,7 +99,6 @@ static void watched(void) {
     }
     EQUAL(acked, 40, "a host that only polls gets every acknowledgement");
     EQUAL(wal_close(w), IOE_OK, "close");
-    free(dir);
 }
 
 static void shared_ring(void) {
