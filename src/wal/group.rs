@@ -488,6 +488,16 @@ impl Groups {
         Ok(())
     }
 
+    /// Gives up the next `count` sequences: they were promised to batches that could never join. Nothing waits or
+    /// fills then; the next group says that they were skipped.
+    ///
+    /// # Panics
+    /// When a group fills, since a gap inside of it couldn't be told.
+    pub fn skip(&mut self, count: u64) {
+        assert!(self.filling.is_none(), "sequences are skipped between groups");
+        self.next_sequence += count;
+    }
+
     /// Puts a batch into the filling group, which has room for it.
     fn put(&mut self, record: Record) -> Ticket {
         let group = self.filling.as_mut().expect("a group was opened for this batch");

@@ -9,6 +9,7 @@
 //! | [`group`] | which batch goes where, in which order: a machine without I/O |
 //! | [`spare`] | segments ready for use, and those nobody needs any more |
 //! | [`writer`] | issues groups, in segments one after the other |
+//! | [`log`] | the log as an object of its own, on a ring |
 //! | [`lock`] | who has the directory open |
 //! | `put` | the I/O of one group, and the verdict on it |
 //! | [`sync`] | the ways of making a write durable, and the choice among them |
@@ -18,6 +19,7 @@
 pub mod frame;
 pub mod group;
 pub mod lock;
+pub mod log;
 mod put;
 pub mod reader;
 pub mod recover;

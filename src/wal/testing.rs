@@ -34,6 +34,11 @@ impl Dir {
         Dir { path, file }
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A whole file.
     pub fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path.join(name)).unwrap()

@@ -55,6 +55,8 @@ pub(super) async fn leave_writable(
             plan.perform(log, &head, segment, recovered).await?
         };
         recovered.unused.retain(|number| *number != tail.segment.number);
+        // Numbers only grow along the log: what has been passed is no spare any more.
+        spares.retain(|spare| spare.number > tail.segment.number);
         recovered.tail = Some(tail);
     }
     if let Some(spare) = spares.first() {

@@ -378,6 +378,21 @@ fn a_half_batch_without_its_last_frame_is_none() {
     assert!(recovered.stats.torn_bytes > 0);
 }
 
+#[test]
+fn a_spare_that_is_too_short_for_the_copies_is_recycled() {
+    let world = World::calm(1);
+    let mut log = Builder::new(1, 0xE1, 16, no_predecessor(), 1);
+    let payload = vec![7; 20_000];
+    log.group(&[&payload]).plant(&world);
+    Builder::spare(2, 0xE2, 6).plant(&world);
+    let (_, recovered) = recover_sim(&world, WRITE);
+    let recovered = recovered.unwrap();
+    assert_eq!(recovered.tail.unwrap().segment.number, 3);
+    assert!(recovered.spare.is_none());
+    assert_eq!(recovered.unused, [1]);
+    assert_eq!(world.names(log_dir()), ["1.wal", "3.wal"]);
+}
+
 /// Every state that a crash during recovery can leave recovers to the same records.
 #[test]
 fn a_recovery_that_crashes_half_way_recovers() {
