@@ -7,12 +7,14 @@
 use std::path::Path;
 
 /// The files that declare the C interface.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
     "src/ffi/status.rs",
     "src/ffi/last_error.rs",
     "src/ffi/log.rs",
     "src/ffi/ring_types.rs",
     "src/ffi/ring.rs",
+    "src/ffi/wal_types.rs",
+    "src/ffi/wal.rs",
     "src/ffi/engine.rs",
     "src/ffi/view.rs",
     "src/ffi/writebatch.rs",

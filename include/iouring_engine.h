@@ -36,9 +36,9 @@
  *
  * 6. Threads. engine_t and the release of views: any thread, also at once. Write batches: one thread at a time
  *    (IOE_E_BUSY otherwise). ring_t and wal_t: bound to the thread of their first submit, wait or reap. Open, _fd,
- *    slot and buffer calls don't bind; once bound, these too are the owner's. Elsewhere: IOE_E_WRONG_THREAD.
- *    X_close elsewhere works only when the owner has ended; memory the kernel may still be writing to is then
- *    kept, not freed. Any thread may call ring_wake.
+ *    queueing, slot and buffer calls don't bind; once bound, these too are the owner's. Elsewhere:
+ *    IOE_E_WRONG_THREAD. X_close elsewhere works only when the owner has ended; memory the kernel may still be
+ *    writing to is then kept, not freed. Any thread may call ring_wake.
  *
  * 7. Manners. The library installs no signal handler, writes nothing to stdout or stderr, never exits. Its threads
  *    block all signals. Messages go to ioe_set_log. Callbacks must not call the library (their calls give
@@ -286,6 +286,9 @@ typedef struct engine_writebatch_t engine_writebatch_t;
 // A ring: submit operations, later receive their completions.
 typedef struct ring_t ring_t;
 
+// A write-ahead log.
+typedef struct wal_t wal_t;
+
 // Receives the library's messages: one line of UTF-8 without a line end, valid during the callback. `level` is
 // one of IOE_LOG_.... Any thread of the process, several at once. It must not call the library, throw, or longjmp.
 typedef void (*ioe_log_fn)(void *user_data, int level, const char *message);
@@ -450,6 +453,87 @@ typedef struct {
     // 0.
     int32_t reserved;
 } ring_completion_t;
+
+// What a log is opened with; see wal_options_init.
+typedef struct {
+    // sizeof(wal_options_t).
+    size_t size;
+    // The ring to stand on, which then can't be closed before the log; NULL: one of its own.
+    ring_t *ring;
+    // IOE_DRIVER_... of its own ring; without effect on a shared one.
+    int driver;
+    // Length of a segment file; a larger record gets a segment of its own size. 64 MiB.
+    size_t segment_bytes;
+    // A checkpoint is written after so many bytes; 1: with every append; 0: never, which loses nothing. 1 MiB.
+    size_t checkpoint_every;
+    // IOE_SYNC_...; IOE_SYNC_AUTO is IOE_SYNC_LINKED here, which never blocks the owner.
+    int sync;
+    // The log is sealed after so many idle milliseconds. 10.
+    uint32_t seal_after_ms;
+    // Writes go past the page cache. 1.
+    int direct;
+} wal_options_t;
+
+// How an append ended. Frozen.
+typedef struct {
+    // The append's.
+    uint64_t user_data;
+    // The record's sequence.
+    uint64_t sequence;
+    // 0: the record is durable; -errno (-ENOSPC): refused, nothing of it is in the log; IOE_E_INDETERMINATE: it may
+    // or may not be durable; IOE_E_POISONED: an earlier one failed, this one was never written.
+    int32_t result;
+    // 0.
+    int32_t reserved;
+    // 0.
+    uint64_t reserved2;
+} wal_event_t;
+
+// How a log is replayed; see wal_recover_options_init.
+typedef struct {
+    // sizeof(wal_recover_options_t).
+    size_t size;
+    // Goes past damage instead of refusing: what is delivered may lack records. 0.
+    int salvage;
+} wal_recover_options_t;
+
+// Receives the records of a replay in order; `data` is valid during the callback. Not 0 stops the replay. It must not
+// call the library, throw, or longjmp.
+typedef int (*wal_replay_fn)(void *user_data, uint64_t sequence, const void *data, size_t len);
+
+// What a replay found; see wal_recover.
+typedef struct {
+    // sizeof(wal_recovery_t), set by the caller.
+    size_t size;
+    // Records delivered.
+    uint64_t records;
+    // Their bytes.
+    uint64_t bytes;
+    // The first sequence delivered; 0 when there was none.
+    uint64_t first_sequence;
+    // The last sequence delivered; 0 when there was none.
+    uint64_t last_sequence;
+    // Segments read.
+    uint64_t segments;
+    // The highest sequence that the log proves durable.
+    uint64_t proven_through;
+    // Records behind that: whole, but perhaps not acknowledged.
+    uint64_t unproven_records;
+    // Their bytes.
+    uint64_t unproven_bytes;
+    // Bytes dropped at the end: a group that never was whole.
+    uint64_t torn_bytes;
+    // 1 when bytes were dropped at the end.
+    int torn;
+    // 1 when the log ended with a seal: nothing was under way.
+    int sealed;
+    // Ends that a crash can have left, but damage behind the last proof too: the two can't be told apart.
+    uint64_t possible_damage;
+    // Damaged places that a salvage went past.
+    uint64_t damages;
+    // Bytes it went past.
+    uint64_t damaged_bytes;
+} wal_recovery_t;
 
 // What a store is opened with; see engine_options_init. The fields that speak of tables (block_cache_bytes,
 // block_bytes, bloom_bits_per_key, compression, direct_reads) are checked, and have no effect in this version.
@@ -624,7 +708,7 @@ int ring_buffer_release(ring_t *r, int index);
 //
 // Errors: -EINVAL for a buffer that isn't there; -EFAULT, -ENOMEM with the address and the limit to raise;
 // IOE_E_BUSY when an open chain uses the buffer; -EINTR; IOE_E_WRONG_THREAD. The old buffer is then as it was.
-// Doesn't bind. Blocks while the buffer is in use.
+// Binds when it has to wait. Blocks while the buffer is in use.
 int ring_buffer_replace(ring_t *r, int index, void *data, size_t len, uint64_t tag);
 
 // Queues `count` operations: all of them or none. Returns `count`. They leave with the next submit, wait or reap of
@@ -637,7 +721,7 @@ int ring_buffer_replace(ring_t *r, int index, void *data, size_t len, uint64_t t
 //
 // Errors: -EINVAL, naming the operation and what is wrong with it; IOE_E_TOO_LARGE for a chain longer than `entries`;
 // -EACCES for what IOE_RING_RESTRICT doesn't allow; IOE_E_UNSUPPORTED for what this ring can't do; IOE_E_STALE for a
-// buffer that wasn't handed out; IOE_E_WRONG_THREAD. Binds. Never blocks.
+// buffer that wasn't handed out; IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
 int ring_queue(ring_t *r, const ring_op_t *ops, size_t count);
 
 // Queues a read of `len` bytes at `offset` of the file in `slot` into a registered buffer, `offset_in_buffer` bytes
@@ -680,7 +764,7 @@ int ring_timeout(ring_t *r, uint64_t timeout_us, uint64_t user_data);
 // Asks all operations with this `user_data` to end early. Each still completes: with -ECANCELED, or with its result
 // when it was too late. The cancel itself has no completion. Returns how many there were.
 //
-// Errors: IOE_E_WRONG_THREAD. Binds. Never blocks.
+// Errors: IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
 int ring_cancel(ring_t *r, uint64_t user_data);
 
 // Submits what is queued, without waiting for anything.
@@ -695,6 +779,80 @@ int ring_submit(ring_t *r);
 // Errors: -EINVAL; IOE_E_WRONG_THREAD; what the system says when the ring has failed as a whole. Binds. Never
 // blocks.
 int ring_reap(ring_t *r, ring_completion_t *out, int max);
+
+// Fills `o`, a struct of `size` bytes (sizeof(wal_options_t)), with the defaults.
+//
+// Errors: -EINVAL. Any thread, never blocks.
+int wal_options_init(wal_options_t *o, size_t size);
+
+// Opens the log in the directory `dir`, which is made when it is missing (its parent must be there), and sets `*out`,
+// to be closed by wal_close. `o` NULL means the defaults. What the log holds is recovered and made durable first, and
+// kept until wal_release; wal_recover reads it, before this call or after wal_close.
+//
+// Errors: -EINVAL; IOE_E_BUSY when it is open elsewhere; IOE_E_CORRUPT with file and offset when it is damaged;
+// IOE_E_VERSION; IOE_E_UNSUPPORTED for a driver that can't be had; -ENOTDIR, -ENOENT, -EACCES, -EROFS, -ENOSPC, -EIO.
+// Any thread; the log isn't bound yet. Blocks: reads the whole log.
+int wal_open(const char *dir, const wal_options_t *o, wal_t **out);
+
+// Copies a record and queues it; sets `*sequence`, unless that is NULL, to the record's number: 1 more than the record
+// before. It leaves with the next submit or reap, and its end is an event of wal_reap.
+//
+// Errors: -EINVAL; IOE_E_STALLED when too much is queued or too many events weren't reaped; IOE_E_TOO_LARGE;
+// IOE_E_POISONED after a failed write; -ENOMEM; IOE_E_WRONG_THREAD. Nothing was taken then. Doesn't bind. Never blocks.
+int wal_append(wal_t *w, const void *data, size_t len, uint64_t user_data, uint64_t *sequence);
+
+// Sends off what is queued, without waiting for anything.
+//
+// Errors: IOE_E_WRONG_THREAD; what the system says when the ring has failed as a whole. Binds. Never blocks.
+int wal_submit(wal_t *w);
+
+// Sends off what is queued, waits until `min_complete` items are ready over all objects on the ring, for at most
+// `timeout_ms` (-1: for ever, 0: not at all), and hands out this log's events: at most `max`, one for each record that
+// was appended, strictly in the order of sequences. Returns how many, 0 or more. With a ring of its own it doesn't wait
+// for events that can't come.
+//
+// Errors: -EINVAL; -EINTR when a signal came and nothing is ready; IOE_E_WRONG_THREAD. Binds. Blocks as asked.
+int wal_reap(wal_t *w, wal_event_t *out, int max, int min_complete, int timeout_ms);
+
+// Returns the one descriptor to watch (POLLIN), made by the first call: that of the ring, see ring_fd.
+//
+// Errors: IOE_E_UNSUPPORTED with IOE_RING_IOPOLL, IOE_E_WRONG_THREAD, -EMFILE. Doesn't bind. Never blocks.
+int wal_fd(wal_t *w);
+
+// The records up to and with this sequence aren't needed any more: their segments are used again, as soon as the log
+// says so durably.
+//
+// Errors: -EINVAL for a sequence that wasn't given yet; IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
+int wal_release(wal_t *w, uint64_t up_to_sequence);
+
+// Closes the log; NULL does nothing. What is queued is written, what is under way is waited for, and the log is sealed;
+// events that weren't reaped are lost. When the owner has ended, nothing is waited for, and the directory stays locked
+// until the process ends.
+//
+// Errors: IOE_E_INDETERMINATE when records under way may or may not be durable; what stood in the way of writing them;
+// the log is closed and the handle gone all the same. IOE_E_WRONG_THREAD elsewhere than on the owner, while it lives:
+// nothing is closed then. Blocks: writes to the device.
+int wal_close(wal_t *w);
+
+// Fills `o`, a struct of `size` bytes (sizeof(wal_recover_options_t)), with the defaults.
+//
+// Errors: -EINVAL. Any thread, never blocks.
+int wal_recover_options_init(wal_recover_options_t *o, size_t size);
+
+// Replays the log in the directory `dir` without opening it: hands its records to `fn` in order, with `user_data`, and
+// changes nothing. `fn` may be NULL, to count and check only. `stats`, whose `size` the caller set, is filled in on
+// success, unless it is NULL. `o` NULL means the defaults.
+//
+// A log ends where a crash tore it; what is damaged below what was proven durable is IOE_E_CORRUPT, unless
+// o->salvage is set. Records may have been delivered by then.
+//
+// Errors: -EINVAL; IOE_E_CANCELLED when `fn` returned not 0; IOE_E_BUSY while it is open; IOE_E_CORRUPT with file and
+// offset; IOE_E_VERSION; -ENOENT, -ENOTDIR, -EACCES, -EIO. Any thread. Blocks: reads the whole log.
+int wal_recover(const char *dir,
+                const wal_recover_options_t *o,
+                wal_replay_fn fn,
+                void *user_data,
+                wal_recovery_t *stats);
 
 // Fills `o`, a struct of `size` bytes (sizeof(engine_options_t)), with the defaults.
 //

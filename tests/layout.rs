@@ -14,6 +14,7 @@ use iouring_engine::ffi::ring_types::{
 };
 use iouring_engine::ffi::status::ioe_slice_t;
 use iouring_engine::ffi::view::engine_view_t;
+use iouring_engine::ffi::wal_types::{wal_event_t, wal_options_t, wal_recover_options_t, wal_recovery_t};
 
 const HEADER: &str = include_str!("../include/iouring_engine.h");
 
@@ -48,6 +49,13 @@ fn rust() -> Layouts {
         ring_info_t {
             size, driver, flags, entries, cq_entries, allowed_opcodes, file_slots, buffer_count, buffer_size,
             pinned_bytes, notes,
+        }
+        wal_options_t { size, ring, driver, segment_bytes, checkpoint_every, sync, seal_after_ms, direct }
+        wal_event_t { user_data, sequence, result, reserved, reserved2 }
+        wal_recover_options_t { size, salvage }
+        wal_recovery_t {
+            size, records, bytes, first_sequence, last_sequence, segments, proven_through, unproven_records,
+            unproven_bytes, torn_bytes, torn, sealed, possible_damage, damages, damaged_bytes,
         }
         ring_capabilities_t {
             size, io_uring, sqpoll, sq_aff, iopoll, attach, cqsize, submit_all, coop_taskrun, taskrun_flag,

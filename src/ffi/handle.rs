@@ -354,14 +354,14 @@ impl Table {
         claim: Claim,
     ) -> Result<Owned<'a, T>> {
         let place = self.find::<T>(handle)?;
-        Self::check::<T>(place, process, handle, false)?;
+        Self::check::<T>(place, process, handle, claim == Claim::Inherit)?;
         if place.owner.load(SeqCst) == slot.thread() {
             // Bound to this thread: nobody else may close it, so what was checked stays true.
             let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
             let (object, after) = (object.cast(), After::Bound);
             return Ok(Owned { place, slot, lane: None, handle, object, after, _type: PhantomData });
         }
-        self.hold(place, slot, process, handle, claim, false)
+        self.hold(place, slot, process, handle, claim, claim == Claim::Inherit)
     }
 
     /// Takes the owner word for one call.
@@ -550,6 +550,8 @@ pub enum Claim {
     Refuse,
     /// For ever: the calling thread is the owner from now on. Waits for another thread's call.
     Bind,
+    /// For this call, to close what stands on it: also when its owner has ended or it is poisoned.
+    Inherit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -601,6 +603,15 @@ pub struct Owned<'a, T: Object> {
     _type: PhantomData<&'a mut T>,
 }
 
+impl<T: Object> Owned<'_, T> {
+    /// Makes the object the calling thread's from now on, if it isn't.
+    pub fn bind(&mut self) {
+        if self.after != After::Bound {
+            self.after = After::Bind;
+        }
+    }
+}
+
 impl<T: Object> std::ops::Deref for Owned<'_, T> {
     type Target = T;
 
@@ -616,10 +627,10 @@ impl<T: Object> Drop for Owned<'_, T> {
         poison_if_panicking(self.place, self.handle);
         match self.after {
             After::Bound => {}
-            After::Restore(owner) => self.place.owner.store(owner, SeqCst),
+            After::Restore(owner) => self.place.owner.store(owner, Release),
             After::Bind => {
                 self.place.owner_slot.store(std::ptr::from_ref(self.slot).cast_mut(), SeqCst);
-                self.place.owner.store(self.slot.thread(), SeqCst);
+                self.place.owner.store(self.slot.thread(), Release);
             }
         }
         self.lane.map(hide);

@@ -10,6 +10,7 @@
 //! | [`status`] | result codes, their explanations, the version |
 //! | [`last_error`] [`log`] | the detail of the last failure; messages |
 //! | [`ring`] [`ring_types`] | the transport |
+//! | [`wal`] [`wal_types`] | the log on its own |
 //! | [`engine`] [`writebatch`] [`view`] | the store |
 //!
 //! The header is made from these files by cbindgen, so their documentation is written for C programmers: it is the
@@ -35,6 +36,8 @@ pub mod ring_types;
 pub mod status;
 pub(crate) mod thread;
 pub mod view;
+pub mod wal;
+pub mod wal_types;
 pub mod writebatch;
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ pub unsafe extern "C" fn ring_buffer_release(r: *mut ring_t, index: c_int) -> c_
 ///
 /// Errors: -EINVAL for a buffer that isn't there; -EFAULT, -ENOMEM with the address and the limit to raise;
 /// IOE_E_BUSY when an open chain uses the buffer; -EINTR; IOE_E_WRONG_THREAD. The old buffer is then as it was.
-/// Doesn't bind. Blocks while the buffer is in use.
+/// Binds when it has to wait. Blocks while the buffer is in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ring_buffer_replace(
     r: *mut ring_t,
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn ring_buffer_replace(
     tag: u64,
 ) -> c_int {
     guard("ring_buffer_replace", |call| {
-        let ring = call.own::<RingBox>(as_handle(r), Claim::Wait)?;
+        let mut ring = call.own::<RingBox>(as_handle(r), Claim::Wait)?;
         let index = buffer_number(index)?;
         let memory = match NonNull::new(data.cast::<u8>()) {
             None => None,
@@ -282,6 +282,9 @@ pub unsafe extern "C" fn ring_buffer_replace(
             // SAFETY: convention 4 and the text above: borrowed until replaced in its turn, or closed.
             Some(data) => Some(unsafe { CallerMemory::outside(data, len) }),
         };
+        if ring.ring().in_flight() > 0 {
+            ring.bind();
+        }
         ring.ring().replace_buffer(index, memory, tag).map(|()| 0)
     })
 }
@@ -300,11 +303,11 @@ fn buffer_number(index: c_int) -> Result<u16> {
 ///
 /// Errors: -EINVAL, naming the operation and what is wrong with it; IOE_E_TOO_LARGE for a chain longer than `entries`;
 /// -EACCES for what IOE_RING_RESTRICT doesn't allow; IOE_E_UNSUPPORTED for what this ring can't do; IOE_E_STALE for a
-/// buffer that wasn't handed out; IOE_E_WRONG_THREAD. Binds. Never blocks.
+/// buffer that wasn't handed out; IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ring_queue(r: *mut ring_t, ops: *const ring_op_t, count: usize) -> c_int {
     guard("ring_queue", |call| {
-        let ring = call.own::<RingBox>(as_handle(r), Claim::Bind)?;
+        let ring = call.own::<RingBox>(as_handle(r), Claim::Wait)?;
         // SAFETY: convention 4: `ops` has `count` elements.
         let ops = unsafe { args::elements(ops, count, "ops") }?;
         if ops.len() > c_int::MAX as usize {
@@ -359,7 +362,7 @@ const NOTHING: ring_op_t = ring_op_t {
 
 /// Queues one operation for a helper, which can't name memory or descriptors of the caller.
 fn queue_one(call: &Call, r: *mut ring_t, op: ring_op_t, flags: c_int) -> Result<c_int> {
-    let ring = call.own::<RingBox>(as_handle(r), Claim::Bind)?;
+    let ring = call.own::<RingBox>(as_handle(r), Claim::Wait)?;
     let flags = u16::try_from(flags)
         .map_err(|_| Error::invalid(format!("flags: {flags:#x} are no IOE_OP_ flags")))?;
     if OpFlags::from_bits_retain(flags).contains(OpFlags::RAW_POINTER) {
@@ -438,11 +441,11 @@ pub unsafe extern "C" fn ring_timeout(r: *mut ring_t, timeout_us: u64, user_data
 /// Asks all operations with this `user_data` to end early. Each still completes: with -ECANCELED, or with its result
 /// when it was too late. The cancel itself has no completion. Returns how many there were.
 ///
-/// Errors: IOE_E_WRONG_THREAD. Binds. Never blocks.
+/// Errors: IOE_E_WRONG_THREAD. Doesn't bind. Never blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ring_cancel(r: *mut ring_t, user_data: u64) -> c_int {
     guard("ring_cancel", |call| {
-        let ring = call.own::<RingBox>(as_handle(r), Claim::Bind)?;
+        let ring = call.own::<RingBox>(as_handle(r), Claim::Wait)?;
         let found = ring.ring().cancel(user_data)?;
         count(found)
     })

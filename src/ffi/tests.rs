@@ -13,9 +13,12 @@ use super::ring::*;
 use super::ring_types::*;
 use super::status::*;
 use super::view::*;
+use super::wal::*;
+use super::wal_types::*;
 use super::writebatch::*;
 
 thread_local! {
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
     static PANIC_IN: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
@@ -67,8 +70,13 @@ fn detail() -> String {
 fn store(dir: &Dir) -> *mut engine_t {
     let path = dir.store("first");
     let mut e = null_mut();
-    // SAFETY: all arguments are valid.
-    let code = unsafe { engine_open(path.as_ptr(), null(), &mut e) };
+    let mut o = std::mem::MaybeUninit::<engine_options_t>::uninit();
+    assert_eq!(call!(engine_options_init(o.as_mut_ptr(), size_of::<engine_options_t>())), 0);
+    // SAFETY: filled just now.
+    let mut o = unsafe { o.assume_init() };
+    // A small log, since these tests open many.
+    o.memtable_bytes = 1 << 20;
+    let code = call!(engine_open(path.as_ptr(), &o, &mut e));
     assert_eq!(code, 0, "{}", detail());
     e
 }
@@ -92,8 +100,22 @@ fn ring() -> *mut ring_t {
     r
 }
 
+fn log_in(dir: &Dir, name: &str, ring: *mut ring_t) -> *mut wal_t {
+    let mut o = std::mem::MaybeUninit::<wal_options_t>::uninit();
+    let mut w = null_mut();
+    assert_eq!(call!(wal_options_init(o.as_mut_ptr(), size_of::<wal_options_t>())), 0);
+    // SAFETY: filled just now.
+    let mut o = unsafe { o.assume_init() };
+    (o.ring, o.segment_bytes) = (ring, 64 << 10);
+    let path = dir.store(name);
+    let code = call!(wal_open(path.as_ptr(), &o, &mut w));
+    assert_eq!(code, 0, "{}", detail());
+    w
+}
+
 /// What the exports are called with in these tests.
 struct World {
+    w: *mut wal_t,
     dir: Dir,
     e: *mut engine_t,
     r: *mut ring_t,
@@ -107,6 +129,7 @@ enum Uses {
     Engine,
     Batch,
     Ring,
+    Wal,
 }
 
 type Export = (&'static str, Uses, fn(&World) -> c_int);
@@ -143,7 +166,9 @@ fn exports() -> Vec<Export> {
             if code == 0 { call!(engine_close(e)) } else { code }
         }),
         ("engine_close", Nothing, |w| {
-            let path = w.dir.store("third");
+            // Another one each time: the one whose close panics stays open.
+            NUMBER.set(NUMBER.get() + 1);
+            let path = w.dir.store(&format!("store {}", NUMBER.get()));
             let mut e = null_mut();
             let code = call!(engine_open(path.as_ptr(), null(), &mut e));
             if code == 0 { call!(engine_close(e)) } else { code }
@@ -248,9 +273,47 @@ fn ring_exports() -> Vec<Export> {
     ]
 }
 
+/// Those of the log on its own.
+fn wal_exports() -> Vec<Export> {
+    use Uses::{Nothing, Wal};
+    vec![
+        ("wal_options_init", Nothing, |_| {
+            let mut o = std::mem::MaybeUninit::<wal_options_t>::uninit();
+            call!(wal_options_init(o.as_mut_ptr(), size_of::<wal_options_t>()))
+        }),
+        ("wal_recover_options_init", Nothing, |_| {
+            let mut o = std::mem::MaybeUninit::<wal_recover_options_t>::uninit();
+            call!(wal_recover_options_init(o.as_mut_ptr(), size_of::<wal_recover_options_t>()))
+        }),
+        ("wal_open", Nothing, |w| {
+            let (path, mut log) = (w.dir.store("second log"), null_mut());
+            let code = call!(wal_open(path.as_ptr(), null(), &mut log));
+            if code == 0 { call!(wal_close(log)) } else { code }
+        }),
+        ("wal_close", Nothing, |w| {
+            NUMBER.set(NUMBER.get() + 1);
+            call!(wal_close(log_in(&w.dir, &format!("log {}", NUMBER.get()), null_mut())))
+        }),
+        ("wal_recover", Nothing, |w| {
+            let path = w.dir.store("empty log");
+            assert_eq!(call!(wal_close(log_in(&w.dir, "empty log", null_mut()))), 0, "{}", detail());
+            call!(wal_recover(path.as_ptr(), null(), None, null_mut(), null_mut()))
+        }),
+        ("wal_append", Wal, |w| call!(wal_append(w.w, KEY, 3, 0, null_mut()))),
+        ("wal_submit", Wal, |w| call!(wal_submit(w.w))),
+        ("wal_reap", Wal, |w| {
+            let mut out = std::mem::MaybeUninit::<wal_event_t>::uninit();
+            call!(wal_reap(w.w, out.as_mut_ptr(), 1, 0, 0))
+        }),
+        ("wal_fd", Wal, |w| call!(wal_fd(w.w))),
+        ("wal_release", Wal, |w| call!(wal_release(w.w, 0))),
+    ]
+}
+
 fn all_exports() -> Vec<Export> {
     let mut all = exports();
     all.extend(ring_exports());
+    all.extend(wal_exports());
     all
 }
 
@@ -277,7 +340,8 @@ fn a_panic_in_any_export_is_caught_and_poisons_what_it_used() {
     for (name, uses, call) in all_exports() {
         let dir = Dir::new(&format!("panic-{name}"));
         let e = store(&dir);
-        let world = World { dir, e, r: ring(), b: batch() };
+        let w = log_in(&dir, "first log", null_mut());
+        let world = World { w, dir, e, r: ring(), b: batch() };
         assert!(call(&world) >= 0, "{name} works at first: {}", detail());
         PANIC_IN.set(Some(name));
         assert_eq!(call(&world), IOE_E_INTERNAL, "{name}");
@@ -299,6 +363,8 @@ fn a_panic_in_any_export_is_caught_and_poisons_what_it_used() {
             assert_eq!(engine_writebatch_destroy(world.b), IOE_E_STALE);
             assert_eq!(ring_close(world.r), 0, "{name}: a poisoned ring can be closed: {}", detail());
             assert_eq!(ring_close(world.r), IOE_E_STALE);
+            assert_eq!(wal_close(world.w), 0, "{name}: a poisoned log can be closed: {}", detail());
+            assert_eq!(wal_close(world.w), IOE_E_STALE);
             assert_eq!(engine_close(world.e), 0, "{name}: a poisoned store can be closed: {}", detail());
             assert_eq!(engine_close(world.e), IOE_E_STALE);
         }
@@ -511,7 +577,7 @@ fn a_ring_reads_what_it_wrote_and_explains_what_it_refuses() {
         (ring_op_t { buffer_or_pointer: 0, ..pointer }, "address 0x0"),
         (ring_op_t { offset_in_buffer: u64::MAX, ..pointer }, "address"),
         (ring_op_t { flags: pointer.flags | 1 << 15, ..pointer }, "flags"),
-        (ring_op_t { opcode: 999, ..pointer }, "opcode"),
+        (ring_op_t { opcode: 999, flags: 0, ..pointer }, "opcode"),
     ];
     for (op, word) in refused {
         let two = [NOP, op];
@@ -522,4 +588,78 @@ fn a_ring_reads_what_it_wrote_and_explains_what_it_refuses() {
     assert_eq!(call!(ring_close(r)), 0);
     // SAFETY: this test's own descriptor.
     unsafe { libc::close(fd) };
+}
+
+#[test]
+fn a_log_on_a_shared_ring_keeps_the_ring_open_and_goes_with_it_to_its_owner() {
+    let (dir, r) = (Dir::new("shared"), ring());
+    let w = log_in(&dir, "log", r);
+    assert_eq!(call!(ring_close(r)), IOE_E_BUSY);
+    assert!(detail().contains("1 wal_t"), "{}", detail());
+    let (ring_address, wal_address) = (r.addr(), w.addr());
+    // Nothing has bound them: another thread may be the first, and is the owner of both.
+    let owner = std::thread::Builder::new().spawn(move || {
+        let w = std::ptr::without_provenance_mut(wal_address);
+        let mut sequence = 0;
+        assert_eq!(call!(wal_append(w, KEY, 3, 9, &mut sequence)), 0, "{}", detail());
+        assert_eq!(sequence, 1);
+        let mut out = [wal_event_t { user_data: 0, sequence: 0, result: 1, reserved: 1, reserved2: 1 }; 2];
+        assert_eq!(call!(wal_reap(w, out.as_mut_ptr(), 2, 1, -1)), 1, "{}", detail());
+        assert_eq!((out[0].user_data, out[0].sequence, out[0].result, out[0].reserved), (9, 1, 0, 0));
+        let r = std::ptr::without_provenance_mut::<ring_t>(ring_address);
+        let elsewhere = std::thread::Builder::new().spawn(move || {
+            let (r, w) = (
+                std::ptr::without_provenance_mut(ring_address),
+                std::ptr::without_provenance_mut(wal_address),
+            );
+            assert_eq!(call!(wal_append(w, KEY, 3, 9, null_mut())), IOE_E_WRONG_THREAD);
+            assert_eq!(call!(wal_close(w)), IOE_E_WRONG_THREAD);
+            assert_eq!(call!(ring_submit(r)), IOE_E_WRONG_THREAD);
+        });
+        elsewhere.unwrap().join().unwrap();
+        assert_eq!(call!(ring_wait(r, 0, 0)), 0);
+    });
+    owner.unwrap().join().unwrap();
+    // The owner has ended: anybody closes, the log first.
+    assert_eq!(call!(ring_close(r)), IOE_E_BUSY);
+    assert_eq!(call!(wal_close(w)), 0, "{}", detail());
+    assert_eq!(call!(wal_close(w)), IOE_E_STALE);
+    assert_eq!(call!(ring_close(r)), 0, "{}", detail());
+}
+
+#[test]
+fn a_replay_delivers_what_was_appended_and_stops_when_told() {
+    unsafe extern "C" fn count(
+        user_data: *mut c_void,
+        sequence: u64,
+        data: *const c_void,
+        len: usize,
+    ) -> c_int {
+        // SAFETY: the test's own counters, and the record's bytes.
+        let (seen, bytes) = unsafe {
+            (&mut *user_data.cast::<[u64; 2]>(), std::slice::from_raw_parts(data.cast::<u8>(), len))
+        };
+        seen[0] += 1;
+        c_int::from(bytes != b"key" || sequence != seen[0] || seen[0] == seen[1])
+    }
+    let dir = Dir::new("replay");
+    let w = log_in(&dir, "log", null_mut());
+    for number in 1..=5u64 {
+        let mut sequence = 0;
+        assert_eq!(call!(wal_append(w, KEY, 3, number, &mut sequence)), 0);
+        assert_eq!(sequence, number);
+    }
+    let path = dir.store("log");
+    assert_eq!(call!(wal_recover(path.as_ptr(), null(), None, null_mut(), null_mut())), IOE_E_BUSY);
+    assert_eq!(call!(wal_close(w)), 0, "{}", detail());
+    let mut stats = [0u64; 32];
+    let mut seen = [0u64, 0];
+    let user_data = std::ptr::from_mut(&mut seen).cast();
+    stats[0] = size_of::<wal_recovery_t>() as u64;
+    let code = call!(wal_recover(path.as_ptr(), null(), Some(count), user_data, stats.as_mut_ptr().cast()));
+    assert_eq!((code, seen[0], stats[1], stats[3], stats[4]), (0, 5, 5, 1, 5), "{}", detail());
+    seen = [0, 2];
+    stats[1] = 77;
+    let code = call!(wal_recover(path.as_ptr(), null(), Some(count), user_data, stats.as_mut_ptr().cast()));
+    assert_eq!((code, seen[0], stats[1]), (IOE_E_CANCELLED, 2, 77));
 }

@@ -141,6 +141,11 @@ impl Reactor {
         Ok(())
     }
 
+    /// Whether it is bound to a thread.
+    pub fn is_bound(&self) -> bool {
+        self.bound
+    }
+
     /// Makes the driver's table of file slots, all empty.
     ///
     /// # Errors

@@ -13,9 +13,8 @@
 //! its own object's list; [`RingObject::wait`] counts the items of all of them.
 //!
 //! Which thread may call is the C boundary's business (it compares the owner before it touches the object). Open,
-//! the descriptor, slots and buffers bind nothing; queueing, submitting, waiting and reaping make the caller the
-//! owner. [`RingObject::replace_buffer`] drives the ring only when something is in flight, which the owner has put
-//! there.
+//! the descriptor, slots, buffers and queueing bind nothing; submitting, waiting and reaping make the caller the owner.
+//! [`RingObject::replace_buffer`] drives the ring, and thus binds, only when something is in flight.
 
 mod buffers;
 mod explain;
@@ -255,6 +254,11 @@ impl RingObject {
     /// Items ready over all objects of the ring.
     pub fn ready_items(&self) -> usize {
         self.io.with_reactor(|reactor| reactor.ready())
+    }
+
+    /// Whether a thread has driven it: that thread is its owner.
+    pub fn is_bound(&self) -> bool {
+        self.io.with_reactor(|reactor| reactor.is_bound())
     }
 
     /// Operations of this object that are under way or wait for room; the open chain isn't counted.

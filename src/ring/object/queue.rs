@@ -42,7 +42,6 @@ impl RingObject {
     /// can't do, [`Error::Stale`] for a buffer that isn't the caller's.
     pub fn queue(&mut self, ops: &[RingOp]) -> Result<usize> {
         let items = self.check(ops)?;
-        self.io.with_reactor(|reactor| reactor.bind())?;
         for item in items {
             match item {
                 Item::Cancel(user_data) => drop(self.cancel_now(user_data)),
@@ -144,9 +143,8 @@ impl RingObject {
     /// was too late, with its result. Returns how many there were.
     ///
     /// # Errors
-    /// When the ring can't be bound to the calling thread.
+    /// None so far.
     pub fn cancel(&mut self, user_data: u64) -> Result<usize> {
-        self.io.with_reactor(|reactor| reactor.bind())?;
         let found = self.cancel_now(user_data);
         self.signal_leftovers();
         Ok(found)
