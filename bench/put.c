@@ -2,7 +2,6 @@
  * calls, into a file written before), round by round.
  *   put --dir DIR [--seconds S] [--rounds R] [--driver posix]
  * Prints a line per round and the medians; the ratio is engine_put against the better floor of the same round. */
-#define _GNU_SOURCE
 #include "bench.h"
 #include <fcntl.h>
 #include <iouring_engine.h>

@@ -2,7 +2,6 @@
  * where fio is installed, round by round.
  *   read --file FILE [--megabytes M] [--seconds S] [--rounds R] [--depth D] [--driver posix]
  * The file is made when it isn't there. */
-#define _GNU_SOURCE
 #include "bench.h"
 #include <fcntl.h>
 #include <iouring_engine.h>

@@ -3,6 +3,7 @@
 //!
 //! The functions are called as C calls them: by their exported names.
 #![no_main]
+#![allow(unsafe_code, reason = "it calls the library as C does")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -40,6 +41,7 @@ struct Buffer {
     reserved: i32,
 }
 
+// SAFETY: the signatures are those of the C header.
 unsafe extern "C" {
     fn ioe_strerror(code: c_int) -> *const c_char;
     fn ioe_last_error() -> *const c_char;
@@ -178,34 +180,38 @@ impl Scene {
         }
     }
 
-    // SAFETY of the block below: every pointer is to memory of this function with the length that goes with it, or null;
-    // handles are values that the library checks.
-    unsafe fn call(&mut self, call: &Call) {
+    fn call(&mut self, call: &Call) {
         let mut out = 0usize;
         match call {
             Call::EngineOpen(i) => {
+                // SAFETY: a path that lives through the call, and a place for the handle.
                 let code = unsafe { engine_open(self.folder("store", *i).as_ptr(), null(), &mut out) };
                 self.opened(code, out);
             }
             Call::WalOpen(i) => {
+                // SAFETY: as above.
                 let code = unsafe { wal_open(self.folder("log", *i).as_ptr(), null(), &mut out) };
                 self.opened(code, out);
             }
             Call::RingOpen => {
+                // SAFETY: a place for the handle.
                 let code = unsafe { ring_open(null(), &mut out) };
                 self.opened(code, out);
             }
             Call::BatchCreate => {
+                // SAFETY: a place for the handle.
                 let code = unsafe { engine_writebatch_create(&mut out) };
                 self.opened(code, out);
             }
-            other => unsafe { self.engine(other) },
+            other => self.engine(other),
         }
     }
 
-    unsafe fn engine(&mut self, call: &Call) {
+    fn engine(&mut self, call: &Call) {
         let h = |handle: &Handle| self.handle(*handle);
         let mut buffer = [0u8; 256];
+        // SAFETY: every pointer is null, or to memory that lives through the call and has the length that goes with it;
+        // handles are values that the library checks.
         unsafe {
             match call {
                 Call::Explain(code) => {
@@ -249,12 +255,13 @@ impl Scene {
         }
     }
 
-    unsafe fn ring(&self, call: &Call) {
+    fn ring(&self, call: &Call) {
         use std::os::fd::AsRawFd;
         let h = |handle: &Handle| self.handle(*handle);
         let empty = Completion { user_data: 0, result: 0, flags: 0, data: null_mut(), buffer: 0, reserved: 0 };
         let mut done = [empty; 128];
         let mut buffer = Buffer::default();
+        // SAFETY: as in `engine`; reads and writes name registered buffers, which are the ring's own.
         unsafe {
             match *call {
                 Call::RingClose(ref r) => drop(ring_close(h(r))),
@@ -301,8 +308,9 @@ impl Scene {
     }
 
     /// Closes everything, whatever kind it is: only the right function does it, the others must refuse.
-    unsafe fn end(&mut self) {
+    fn end(&mut self) {
         for handle in std::mem::take(&mut self.handles).into_iter().rev() {
+            // SAFETY: handles are values that the library checks.
             unsafe {
                 let codes =
                     [wal_close(handle), engine_close(handle), ring_close(handle), engine_writebatch_destroy(handle)];
@@ -323,10 +331,8 @@ fuzz_target!(|calls: Vec<Call>| {
     let file = file.expect("a temporary file");
     let mut scene = Scene { folder: folder.to_string_lossy().into_owned(), handles: Vec::new(), file };
     for call in calls.iter().take(60) {
-        // SAFETY: see `Scene::call`.
-        unsafe { scene.call(call) };
+        scene.call(call);
     }
-    // SAFETY: see `Scene::call`.
-    unsafe { scene.end() };
+    scene.end();
     let _ = std::fs::remove_dir_all(&folder);
 });
