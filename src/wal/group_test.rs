@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::map::Map;
+use crate::wal::frame::{Kind, MAX_PAYLOAD, frame_len};
 use crate::wal::plain_reader;
+use crate::wal::segment::{BLOCK, FIRST_GROUP, LinkPayload};
 
 const SEGMENT: u64 = 64 * 1024;
 

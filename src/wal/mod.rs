@@ -7,6 +7,7 @@
 //! | [`reader`] | walks a segment from frame to frame, checking all of it |
 //! | [`recover`] | finds what counts, hands it on, leaves a log to append to |
 //! | [`group`] | which batch goes where, in which order: a machine without I/O |
+//! | [`layout`] | how batches lie in a group |
 //! | [`spare`] | segments ready for use, and those nobody needs any more |
 //! | [`writer`] | issues groups, in segments one after the other |
 //! | [`log`] | the log as an object of its own, on a ring |
@@ -18,6 +19,7 @@
 
 pub mod frame;
 pub mod group;
+pub mod layout;
 pub mod lock;
 pub mod log;
 mod put;
