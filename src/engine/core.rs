@@ -11,15 +11,19 @@ use super::batch::{self, Edit, WriteBatch};
 use super::commit::{self, Commit, Level};
 use super::directory;
 use super::memtable::{Found, Memtable, Prepared};
-use super::options::Options;
+use super::options::{DriverChoice, Options};
 use super::stats::{Counter, Properties, Stats};
 use super::view::{Pins, View};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{Error, Result};
-use crate::ring::Io;
+use crate::ring::driver::Kind;
+use crate::ring::options::{RingOptions, SetupFlags, open_driver};
+use crate::ring::uring::passed::Passed;
+use crate::ring::{self, Io};
 use crate::wal::lock::Lock;
 use crate::wal::recover::{Mode, Record, RecoveryStats, recover};
+use crate::wal::sync::Wish;
 use crate::wal::writer::{self, Writer};
 
 /// An open store; see the module.
@@ -57,7 +61,7 @@ impl Core {
             sync: options.sync,
             may_block: true,
             checkpoint_every: options.checkpoint_every,
-            ring: None,
+            ring: leaders_ring(io, &options, &mut lock)?,
         };
         let commit = Commit::new(Writer::open(io, &dir, recovered, how)?, commit_options(&options));
         Ok(Core {
@@ -293,6 +297,31 @@ fn commit_options(options: &Options) -> commit::Options {
         batch_max_delay_us: u64::from(options.batch_max_delay_ms) * 1000,
         seal_after_us: u64::from(options.seal_after_ms) * 1000,
     }
+}
+
+/// Entries of the ring that leaders pass on: one chain is in it at a time.
+const LEADERS_ENTRIES: u32 = 8;
+
+/// The ring that leaders pass on, when writes are to be chains and callers have no ring of their own. It holds LOCK, so
+/// that the kernel frees it only after the ring's last write.
+fn leaders_ring(io: &Io, options: &Options, lock: &mut Lock) -> Result<Option<Passed>> {
+    if options.sync != Wish::Linked || io.kind() != Kind::Inline {
+        return Ok(None);
+    }
+    let wanted = RingOptions {
+        driver: match options.driver {
+            DriverChoice::Auto => ring::options::Choice::Auto,
+            DriverChoice::Uring => ring::options::Choice::Uring,
+            DriverChoice::Posix => ring::options::Choice::Posix,
+        },
+        flags_wanted: SetupFlags::COOP_TASKRUN,
+        entries: LEADERS_ENTRIES,
+        ..RingOptions::default()
+    };
+    let (driver, _) = open_driver(&wanted)?;
+    let mut passed = Passed::new(driver);
+    passed.with(|ring| lock.register(ring))??;
+    Ok(Some(passed))
 }
 
 /// Puts a batch of the log into the memtable.
