@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use iouring_engine::base::Error;
 use iouring_engine::base::error::code;
 use iouring_engine::engine::batch::{MAX_KEY, MAX_VALUE};
+use iouring_engine::engine::options::DriverChoice;
 use iouring_engine::engine::{Level, Options, Store, WriteBatch};
+use iouring_engine::wal::sync::Wish;
 use proptest::prelude::*;
 
 struct Scratch(PathBuf);
@@ -166,6 +168,47 @@ proptest! {
     #[test]
     fn a_store_agrees_with_an_ordered_map(steps in prop::collection::vec(step(), 1..40)) {
         run(&steps);
+    }
+}
+
+#[test]
+fn every_way_of_making_writes_durable_stores_the_same() {
+    for sync in [Wish::Auto, Wish::Syscall, Wish::Dsync, Wish::Linked] {
+        for driver in [DriverChoice::Auto, DriverChoice::Posix] {
+            let scratch = Scratch::new();
+            let options = || Options { memtable_bytes: 1 << 20, sync, driver, ..Options::default() };
+            let store = Store::open(&scratch.0, options()).unwrap();
+            std::thread::scope(|scope| {
+                for thread in 0..4u8 {
+                    let store = &store;
+                    scope.spawn(move || (0..20u8).for_each(|i| store.put(&[thread, i], &[i; 3000]).unwrap()));
+                }
+            });
+            let way = store.property("sync").unwrap();
+            assert!(!way.is_empty() && number(&store, "groups") > 0, "{way}");
+            assert_eq!(number(&store, "group_entries"), 80, "{way}");
+            let carrier = store.property("driver").unwrap();
+            let expected = match (sync, driver) {
+                (Wish::Linked, DriverChoice::Posix) => "posix",
+                (Wish::Linked, _) => {
+                    if carrier == "uring" {
+                        "uring"
+                    } else {
+                        "posix"
+                    }
+                }
+                _ => "inline",
+            };
+            assert_eq!(carrier, expected, "{way}");
+            store.close().unwrap();
+            let store = Store::open(&scratch.0, options()).unwrap();
+            for thread in 0..4u8 {
+                for i in 0..20u8 {
+                    assert!(store.get(&[thread, i]).unwrap() == [i; 3000], "{way}: {thread}, {i}");
+                }
+            }
+            store.close().unwrap();
+        }
     }
 }
 

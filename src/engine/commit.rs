@@ -115,9 +115,41 @@ pub enum Next {
     Idle,
 }
 
+/// What the log has been asked for so far, for the statistics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Groups that were written.
+    pub groups: u64,
+    /// Batches in them.
+    pub batches: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes of log they took, in whole blocks.
+    pub bytes: u64,
+    /// Groups that a full disk refused.
+    pub refusals: u64,
+    /// Writes that had to wait before they could join a group: for room in it, or for a segment.
+    pub stalls: u64,
+    /// Segments of the log, as of the last group.
+    pub segments: u64,
+    /// Bytes of files they take.
+    pub segment_bytes: u64,
+}
+
+impl Totals {
+    fn count(&mut self, group: &group::Group, (segments, segment_bytes): (u64, u64)) {
+        self.groups += 1;
+        self.batches += u64::from(group.members);
+        self.entries += group.entries;
+        self.bytes += group.padded_len() as u64;
+        (self.segments, self.segment_bytes) = (segments, segment_bytes);
+    }
+}
+
 /// What the lock guards.
 #[derive(Debug)]
 struct Shared {
+    totals: Totals,
     groups: Groups,
     spares: Spares,
     /// `None` while somebody leads.
@@ -168,11 +200,14 @@ impl Commit {
     pub fn new(opened: Opened, options: Options) -> Self {
         let Opened { groups, spares, writer } = opened;
         let visible = groups.visible();
+        let (segments, segment_bytes) = writer.footprint();
+        let totals = Totals { segments, segment_bytes, ..Totals::default() };
         Commit {
             way: writer.choice().to_string(),
             visible: AtomicU64::new(visible),
             durable: AtomicU64::new(visible),
             shared: Mutex::new(Shared {
+                totals,
                 groups,
                 spares,
                 writer: Some(Box::new(writer)),
@@ -223,13 +258,17 @@ impl Commit {
                     return Ok(joined);
                 }
                 Join::Full => {
+                    self.shared.lock().totals.stalls += 1;
                     let writer = self.shared.lock().writer.take();
                     match writer {
                         Some(writer) => self.lead(io, writer, false).await,
                         None => self.wait(io, &self.progress, seen).await,
                     }
                 }
-                Join::NoGround { needed } => self.find_ground(io, needed).await?,
+                Join::NoGround { needed } => {
+                    self.shared.lock().totals.stalls += 1;
+                    self.find_ground(io, needed).await?;
+                }
             }
         }
     }
@@ -418,6 +457,12 @@ impl Commit {
     /// Whether an earlier failure has poisoned the log.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// What the log has been asked for so far.
+    pub fn totals(&self) -> Totals {
+        let shared = self.shared.lock();
+        Totals { refusals: shared.refusals, ..shared.totals }
     }
 
     /// How writes are made durable, and why so; for the statistics.

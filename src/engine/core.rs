@@ -17,14 +17,17 @@ use super::view::{Pins, View};
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{Error, Result};
+use crate::ring::Io;
 use crate::ring::driver::Kind;
-use crate::ring::options::{RingOptions, SetupFlags, open_driver};
+use crate::ring::options::{Choice, RingOptions, SetupFlags, open_driver};
 use crate::ring::uring::passed::Passed;
-use crate::ring::{self, Io};
 use crate::wal::lock::Lock;
 use crate::wal::recover::{Mode, Record, RecoveryStats, recover};
 use crate::wal::sync::Wish;
 use crate::wal::writer::{self, Writer};
+
+/// Entries of the ring for chains: one chain of three is on its way at a time.
+const CHAIN_ENTRIES: u32 = 8;
 
 /// An open store; see the module.
 pub struct Core {
@@ -32,6 +35,8 @@ pub struct Core {
     memtable: Memtable,
     stats: Stats,
     recovery: RecoveryStats,
+    /// What carries the log's writes.
+    driver: &'static str,
     pins: Arc<Pins>,
     options: Options,
     closed: AtomicBool,
@@ -55,17 +60,24 @@ impl Core {
         let recovered = recover(io, &dir, mode, &mut |record| replay(&memtable, record)).await?;
         let recovery = recovered.stats;
         report(path, &recovery);
+        let ring = chain_ring(io, &lock, &options)?;
+        let driver = ring.as_ref().map_or_else(|| driver_name(io.kind()), |(_, kind)| driver_name(*kind));
         let how = writer::Options {
             segment_bytes: options.segment_bytes(),
             direct: options.direct_log(),
             sync: options.sync,
             may_block: true,
             checkpoint_every: options.checkpoint_every,
-            ring: leaders_ring(io, &options, &mut lock)?,
+            ring: ring.map(|(ring, _)| ring),
         };
+        let fresh = recovered.live.is_empty();
         let commit = Commit::new(Writer::open(io, &dir, recovered, how)?, commit_options(&options));
+        if fresh {
+            commit.begin(io).await.map_err(|e| explain_first(e, path, &options))?;
+        }
         Ok(Core {
             commit,
+            driver,
             memtable,
             recovery,
             stats: Stats::new(),
@@ -248,6 +260,22 @@ impl Core {
         list.add("durable_sequence", self.commit.durable());
         list.add("poisoned", u8::from(self.commit.is_poisoned()));
         list.add("sync", self.commit.way());
+        list.add("driver", self.driver);
+        let t = self.commit.totals();
+        for (name, count) in [
+            ("groups", t.groups),
+            ("group_batches", t.batches),
+            ("group_entries", t.entries),
+            ("log_bytes_written", t.bytes),
+            ("log_refusals", t.refusals),
+            ("log_segments", t.segments),
+            ("log_bytes", t.segment_bytes),
+            ("stalls", t.stalls),
+        ] {
+            list.add(name, count);
+        }
+        let mean = if t.groups == 0 { 0.0 } else { t.entries as f64 / t.groups as f64 };
+        list.add("entries_per_group", format!("{mean:.2}"));
         let r = &self.recovery;
         for (name, count) in [
             ("recovery_records", r.records),
@@ -299,31 +327,6 @@ fn commit_options(options: &Options) -> commit::Options {
     }
 }
 
-/// Entries of the ring that leaders pass on: one chain is in it at a time.
-const LEADERS_ENTRIES: u32 = 8;
-
-/// The ring that leaders pass on, when writes are to be chains and callers have no ring of their own. It holds LOCK, so
-/// that the kernel frees it only after the ring's last write.
-fn leaders_ring(io: &Io, options: &Options, lock: &mut Lock) -> Result<Option<Passed>> {
-    if options.sync != Wish::Linked || io.kind() != Kind::Inline {
-        return Ok(None);
-    }
-    let wanted = RingOptions {
-        driver: match options.driver {
-            DriverChoice::Auto => ring::options::Choice::Auto,
-            DriverChoice::Uring => ring::options::Choice::Uring,
-            DriverChoice::Posix => ring::options::Choice::Posix,
-        },
-        flags_wanted: SetupFlags::COOP_TASKRUN,
-        entries: LEADERS_ENTRIES,
-        ..RingOptions::default()
-    };
-    let (driver, _) = open_driver(&wanted)?;
-    let mut passed = Passed::new(driver);
-    passed.with(|ring| lock.register(ring))??;
-    Ok(Some(passed))
-}
-
 /// Puts a batch of the log into the memtable.
 fn replay(memtable: &Memtable, record: Record<'_>) -> Result<()> {
     let mut sequence = record.sequence;
@@ -337,6 +340,50 @@ fn replay(memtable: &Memtable, record: Record<'_>) -> Result<()> {
         let file = format!("the log's batch of sequence {}", record.sequence);
         Error::corrupt(file, damage.offset as u64, damage.expected, damage.got)
     })
+}
+
+/// The error of a store whose first segment can't be made.
+fn explain_first(error: Error, path: &Path, options: &Options) -> Error {
+    let (path, bytes) = (path.display(), options.segment_bytes());
+    match error.errno() {
+        Some(errno @ (libc::ENOSPC | libc::EDQUOT)) => Error::system(
+            errno,
+            format!("the disk is full: {path} has no room for a log segment of {bytes} bytes"),
+        ),
+        _ => error.context(format!("making the log in {path}")),
+    }
+}
+
+/// The ring for chains, where chains are asked for and callers have no ring: one ring, passed from leader to leader.
+/// Where io_uring is demanded for a store that needs no ring, whether it could be had.
+fn chain_ring(io: &Io, lock: &Lock, options: &Options) -> Result<Option<(Passed, Kind)>> {
+    let linked = options.sync == Wish::Linked;
+    if io.kind() != Kind::Inline || !(linked || options.driver == DriverChoice::Uring) {
+        return Ok(None);
+    }
+    let driver = match options.driver {
+        DriverChoice::Auto => Choice::Auto,
+        DriverChoice::Uring => Choice::Uring,
+        DriverChoice::Posix => Choice::Posix,
+    };
+    let flags_wanted = SetupFlags::COOP_TASKRUN;
+    let asked = RingOptions { driver, flags_wanted, entries: CHAIN_ENTRIES, ..RingOptions::default() };
+    let (driver, granted) = open_driver(&asked)?;
+    if !linked {
+        return Ok(None);
+    }
+    let mut ring = Passed::new(driver);
+    ring.with(|io| lock.register_for_life(io))??;
+    Ok(Some((ring, granted.kind)))
+}
+
+fn driver_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Uring => "uring",
+        Kind::Posix => "posix",
+        Kind::Inline => "inline",
+        Kind::Sim => "sim",
+    }
 }
 
 fn report(path: &Path, found: &RecoveryStats) {

@@ -125,6 +125,14 @@ impl Lock {
         Ok(())
     }
 
+    /// As [`Lock::register`], for a ring that closes no later than the store: it is never taken out.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn register_for_life(&self, io: &Io) -> Result<()> {
+        io.with_reactor(|reactor| reactor.hold(self.file.raw_fd())).map(drop)
+    }
+
     /// Takes the lock out of that ring again, in which nothing of its owner is in flight any more.
     ///
     /// # Errors

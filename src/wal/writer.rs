@@ -183,6 +183,13 @@ impl Writer {
         Ok(Opened { groups: Groups::new(recovered.next_sequence, ground), spares, writer })
     }
 
+    /// How many segments the log has, and how many bytes their files take.
+    pub fn footprint(&self) -> (u64, u64) {
+        let current = self.position.as_ref().map(|position| position.segment.len);
+        let lens = self.live.iter().map(|old| old.len).chain(current);
+        lens.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len))
+    }
+
     /// How writes are made durable, and why so.
     pub fn choice(&self) -> &Choice {
         &self.choice

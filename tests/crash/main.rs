@@ -7,14 +7,17 @@
 //! | `exhaustive` | all workloads of up to three operations, every crash, every subset of sectors |
 //! | `random` | seeded schedules of several clients, crashed again and again |
 //! | `faults` | the n-th operation fails |
-//! | `planted` | every planted defect is caught by one of these suites |
+//! | `suites`, `fault_suites` | the tests over them |
+//!
+//! tests/defects.rs plants defects and demands that these suites catch them.
 //!
 //! A failure prints the seed (or the workload and the crash) that brings it about again.
 #![allow(clippy::disallowed_methods, reason = "the test itself counts its threads and reads its environment")]
 
 mod exhaustive;
+mod fault_suites;
 mod faults;
 mod history;
 mod machine;
-mod planted;
 mod random;
+mod suites;

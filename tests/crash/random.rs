@@ -4,8 +4,6 @@
 //!
 //! `IOE_SEED=n cargo test --test crash random` runs one seed alone; `IOE_SEEDS=n` runs so many.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use iouring_engine::engine::Level;
 use iouring_engine::ring::sim::random::Random;
 use iouring_engine::ring::sim::{World, crash};
@@ -16,9 +14,6 @@ use super::machine::{Action, NAMES, Setup, recover, run};
 
 /// The most clients there are; each finds its keys again in a later life.
 const CLIENTS: usize = 3;
-
-/// How many seeds the suite runs.
-const SEEDS: u64 = 20_000;
 
 fn len(random: &mut Random) -> usize {
     match random.below(16) {
@@ -120,41 +115,4 @@ pub fn history(seed: u64) -> Result<(), String> {
         base = again;
     }
     Ok(())
-}
-
-/// Runs the seeds of a range on all processors; the first violation, with its seed.
-pub fn sweep(from: u64, count: u64) -> Result<(), String> {
-    let next = AtomicU64::new(from);
-    let end = from + count;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = || loop {
-        let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= end {
-            return Ok(());
-        }
-        if let Err(violation) = history(seed) {
-            next.store(end, Ordering::Relaxed);
-            return Err(format!("seed {seed}: {violation}"));
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-            .collect()
-    })
-}
-
-fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
-
-#[test]
-fn random_schedules_survive_random_crashes() {
-    let swept = match from_environment("IOE_SEED") {
-        Some(seed) => sweep(seed, 1),
-        None => sweep(0, from_environment("IOE_SEEDS").unwrap_or(SEEDS)),
-    };
-    swept.unwrap_or_else(|violation| panic!("{violation}"));
 }

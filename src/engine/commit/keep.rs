@@ -51,6 +51,26 @@ impl Commit {
         }
     }
 
+    /// Prepares the first segment of a new log, so that its files are there once it is open.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn begin(&self, io: &Io) -> Result<()> {
+        let order = {
+            let mut shared = self.shared.lock();
+            let len = shared.spares.segment_bytes();
+            if shared.groups.ground().is_some() || shared.spares.ready() > 0 {
+                None
+            } else {
+                shared.spares.order(len)
+            }
+        };
+        match order {
+            Some(order) => self.fulfil(io, order).await,
+            None => Ok(()),
+        }
+    }
+
     async fn fulfil(&self, io: &Io, order: Order) -> Result<()> {
         let prepared = order.prepare(io).await;
         let supplied = self.shared.lock().spares.supply(prepared);

@@ -123,14 +123,15 @@ impl Commit {
         let number = group.number;
         match outcome {
             Outcome::Done { synced } => {
-                let (retired, failure) = {
+                let (retired, failure, footprint) = {
                     let writer = leading.writer()?;
-                    (writer.take_retired(), writer.failure().cloned())
+                    (writer.take_retired(), writer.failure().cloned(), writer.footprint())
                 };
                 let now = io.now_us();
                 {
                     let mut shared = self.shared.lock();
                     shared.last_write_us = now;
+                    shared.totals.count(&group, footprint);
                     shared.groups.done(group, synced);
                     retired.into_iter().for_each(|(number, len)| shared.spares.retire(number, len));
                     self.publish(&shared);

@@ -1,11 +1,22 @@
-//! Every planted defect is caught by one of these suites: a suite that finds nothing proves nothing.
+//! Every planted defect is caught by the crash and fault suites: a suite that finds nothing proves nothing.
 #![cfg(feature = "defects")]
+#![allow(clippy::disallowed_methods, reason = "the crash suites' own exemption")]
+
+#[path = "crash/exhaustive.rs"]
+mod exhaustive;
+#[path = "crash/faults.rs"]
+mod faults;
+#[path = "crash/history.rs"]
+mod history;
+#[path = "crash/machine.rs"]
+mod machine;
+#[path = "crash/random.rs"]
+mod random;
 
 use iouring_engine::base::defect::{self, Defect};
 use iouring_engine::ring::sim::fault::Class;
 
-use super::machine::Setup;
-use super::{exhaustive, faults, random};
+use machine::Setup;
 
 /// What catches a defect, if anything does.
 fn catch(defect: Defect) -> Option<String> {
