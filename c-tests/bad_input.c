@@ -144,14 +144,14 @@ int main(void) {
 
     path = test_path("foreign");
     NEED(!mkdir(path, 0700), "a folder of other people's");
-    char *other = test_path("foreign/photo.jpg"), *segment = test_path("foreign/1.wal");
+    char *other = test_path("foreign/photo.jpg"), kept[1000];
     close(test_file(other, 1000, 1));
-    close(test_file(segment, 70000, 2));
-    int code = open_code(path);
-    char kept[1000];
-    int fd = open(other, O_RDONLY);
-    CHECK(read(fd, kept, 1000) == 1000 && test_filled(kept, 1000, 1), "a file that isn't ours is left alone, code %d", code);
+    refused(path, -ENOTEMPTY, path, "a folder of other files");
+    int fd = open(other, O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, kept, 1000) == 1000 && test_filled(kept, 1000, 1), "whose files are left alone");
     close(fd);
+    struct stat info;
+    CHECK(stat(test_path("foreign/LOCK"), &info) < 0, "and to which nothing is added");
 
     path = test_path("closed");
     NEED(!mkdir(path, 0700), "a folder");

@@ -175,7 +175,31 @@ static void reopened(const char *dir) {
     EQUAL(engine_close(e), IOE_OK, "close");
 }
 
+/* Every way to make a log durable, at every level a store can have by default. */
+static void ways(void) {
+    for (int sync = IOE_SYNC_AUTO; sync <= IOE_SYNC_SYSCALL; sync++)
+        for (int level = IOE_DURABLE; level <= IOE_VOLATILE; level++) {
+            char name[32], key[16];
+            snprintf(name, sizeof name, "way-%d-%d", sync, level);
+            char *dir = test_path(name);
+            engine_options_t o = test_engine_options();
+            o.sync = sync;
+            o.durability = level;
+            engine_t *e = test_engine(dir, &o);
+            int wrong = 0, there = 0;
+            for (int i = 0; i < 50; i++) wrong += engine_put(e, key, (size_t)snprintf(key, sizeof key, "%d", i), name, sizeof name) != 0;
+            CHECK(!wrong, "sync %d, level %d: puts", sync, level);
+            EQUAL(engine_flush_batch(e), IOE_OK, "flush");
+            EQUAL(engine_close(e), IOE_OK, "close");
+            e = test_engine(dir, &o);
+            for (int i = 0; i < 50; i++) there += get_is(e, key, (size_t)snprintf(key, sizeof key, "%d", i), name, sizeof name);
+            EQUAL(there, 50, "all there");
+            EQUAL(engine_close(e), IOE_OK, "close");
+        }
+}
+
 int main(void) {
+    ways();
     char *dir = test_path("store");
     engine_t *e = test_engine(dir, NULL), *second = NULL;
     bytes(e);

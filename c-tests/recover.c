@@ -31,7 +31,7 @@ static wal_t *open_log(const char *dir) {
     wal_options_t o = test_wal_options();
     wal_t *w = NULL;
     o.segment_bytes = 256 * KIB;
-    o.seal_after_ms = 0;
+    o.seal_after_ms = 3600000; /* no seal proves the last records */
     int code = wal_open(dir, &o, &w);
     NEED(code == IOE_OK, "wal_open: %d, %s", code, ioe_last_error());
     return w;
@@ -74,16 +74,19 @@ static int open_segment(const char *dir, char *path, size_t room) {
     return fd;
 }
 
-/* Where the group that starts with the n-th record's frame lies, from 1: groups follow one another by blocks. */
-static off_t group_of(int fd, int n) {
-    uint32_t magic;
-    for (off_t at = 3 * 4096;; at += 4096) {
+/* Where the frame of the n-th record lies, from 1. Frames follow one another, groups start on blocks. */
+static off_t frame_of(int fd, int n) {
+    for (off_t at = 3 * 4096; at < 64 * 4096;) {
         unsigned char header[64];
-        NEED(pread(fd, header, 64, at) == 64, "a block of the segment");
+        uint32_t magic, len;
+        NEED(pread(fd, header, 64, at) == 64, "a frame's header");
         memcpy(&magic, header, 4);
+        memcpy(&len, header + 8, 4);
         if (magic == 0xDEAD1234 && header[4] == 1 && --n == 0) return at;
-        NEED(at < 64 * 4096, "the record's frame");
+        at = magic == 0xDEAD1234 ? at + (64 + (off_t)len + 4 + 7) / 8 * 8 : (at / 4096 + 1) * 4096;
     }
+    NEED(0, "the record's frame");
+    return 0;
 }
 
 static struct replay replay(const char *dir, int *code, wal_recovery_t *stats) {
@@ -107,7 +110,7 @@ static void torn_tail(void) {
 
     /* One byte of the last record lost: the log opens without its last record only. */
     int fd = open_segment(dir, path, sizeof path);
-    off_t last = group_of(fd, 10);
+    off_t last = frame_of(fd, 10);
     unsigned char byte = 0;
     NEED(pread(fd, &byte, 1, last + 64 + 999) == 1, "the last byte of the last record");
     byte ^= 1;
@@ -132,7 +135,7 @@ static void damage(void) {
     int code;
     make_killed(dir);
     int fd = open_segment(dir, path, sizeof path);
-    off_t third = group_of(fd, 3);
+    off_t third = frame_of(fd, 3);
     unsigned char byte = 0;
     NEED(pread(fd, &byte, 1, third + 100) == 1, "a byte of the third record");
     byte ^= 0x10;

@@ -71,16 +71,41 @@ class wal_event_t(Structure):
     ]
 
 
+class wal_recover_options_t(Structure):
+    """How a log is replayed."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("salvage", c_int),
+    ]
+
+
 class wal_recovery_t(Structure):
     """What a replay found."""
 
     _fields_ = [
         ("size", c_size_t),
         ("records", c_uint64),
+        ("bytes", c_uint64),
+        ("first_sequence", c_uint64),
+        ("last_sequence", c_uint64),
+        ("segments", c_uint64),
+        ("proven_through", c_uint64),
+        ("unproven_records", c_uint64),
+        ("unproven_bytes", c_uint64),
+        ("torn_bytes", c_uint64),
+        ("torn", c_int),
+        ("sealed", c_int),
+        ("possible_damage", c_uint64),
+        ("damages", c_uint64),
+        ("damaged_bytes", c_uint64),
     ]
 
 
-STRUCTURES = {s.__name__: s for s in (engine_options_t, wal_options_t, wal_event_t, wal_recovery_t)}
+STRUCTURES = {
+    structure.__name__: structure
+    for structure in (engine_options_t, wal_options_t, wal_event_t, wal_recover_options_t, wal_recovery_t)
+}
 
 REPLAY = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_size_t)
 
@@ -117,6 +142,7 @@ FUNCTIONS = {
     "wal_reap": (c_int, [_handle, _out(wal_event_t), c_int, c_int, c_int]),
     "wal_fd": (c_int, [_handle]),
     "wal_release": (c_int, [_handle, c_uint64]),
-    "wal_recover": (c_int, [c_char_p, c_void_p, REPLAY, c_void_p, _out(wal_recovery_t)]),
+    "wal_recover_options_init": (c_int, [_out(wal_recover_options_t), c_size_t]),
+    "wal_recover": (c_int, [c_char_p, _out(wal_recover_options_t), REPLAY, c_void_p, _out(wal_recovery_t)]),
     "wal_close": (c_int, [_handle]),
 }

@@ -10,7 +10,7 @@ import time
 
 from . import _native, errors
 from ._native import check, data, lib
-from ._signatures import REPLAY, wal_event_t, wal_options_t, wal_recovery_t
+from ._signatures import REPLAY, wal_event_t, wal_options_t, wal_recover_options_t, wal_recovery_t
 
 _CHOICES = {"driver": _native.DRIVERS, "sync": _native.SYNCS}
 _SLICE_MS = 100
@@ -33,12 +33,16 @@ def open_wal(path, **options):
     return Wal(handle.value)
 
 
-def recover(path, deliver):
+def recover(path, deliver, salvage=False):
     """Replays a log without opening it: calls deliver(sequence, record) for each, in order.
 
-    A true result of `deliver` stops the replay; what it raises comes out here. Returns what was found.
+    A true result of `deliver` stops the replay; what it raises comes out here. With `salvage` a damaged log gives what
+    is left of it instead of a CorruptionError. Returns what was found, or None when the replay was stopped.
     """
     raised = []
+    options = wal_recover_options_t()
+    check(lib.wal_recover_options_init(ctypes.byref(options), ctypes.sizeof(options)))
+    options.salvage = int(salvage)
 
     def record(_, sequence, start, length):
         try:
@@ -50,11 +54,12 @@ def recover(path, deliver):
     callback = REPLAY(record)
     found = wal_recovery_t()
     found.size = ctypes.sizeof(found)
-    code = lib.wal_recover(_native.path(path), None, callback, None, ctypes.byref(found))
+    code = lib.wal_recover(_native.path(path), ctypes.byref(options), callback, None, ctypes.byref(found))
     if raised:
         raise raised[0]
-    if code != errors.CANCELLED:
-        check(code)
+    if code == errors.CANCELLED:
+        return None
+    check(code)
     return Recovery(*(getattr(found, name) for name in _COUNTS))
 
 
@@ -63,6 +68,7 @@ class Wal:
 
     def __init__(self, handle):
         self._handle = handle
+        self._pending = 0
 
     def _alive(self):
         if self._handle is None:
@@ -74,6 +80,7 @@ class Wal:
         record = data(record, "record")
         sequence = ctypes.c_uint64()
         check(lib.wal_append(self._alive(), record, len(record), user_data, ctypes.byref(sequence)))
+        self._pending += 1
         return sequence.value
 
     def submit(self):
@@ -81,25 +88,25 @@ class Wal:
         check(lib.wal_submit(self._alive()))
 
     def reap(self, max_events=256, min_complete=0, timeout=None):
-        """Events of records that ended, in order; waits for `min_complete` of them, at most `timeout` seconds."""
+        """Events of records that ended, in order.
+
+        Waits for `min_complete` of them, but not for more than were appended, and at most `timeout` seconds.
+        """
         room = (wal_event_t * max_events)()
         events = []
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = _SLICE_MS
+            missing = min(min_complete, max_events, len(events) + self._pending) - len(events)
+            left = _SLICE_MS if missing > 0 else 0
             if deadline is not None:
                 left = max(0, min(left, int((deadline - time.monotonic()) * 1000 + 0.999)))
-            missing = max(0, min(min_complete, max_events) - len(events))
-            count = lib.wal_reap(self._alive(), room, max_events - len(events), min(missing, 1), left if missing else 0)
-            if count < 0 and not errors.interrupted(count):
-                if events and count == errors.CLOSED:
-                    return events
+            count = lib.wal_reap(self._alive(), room, max_events - len(events), int(missing > 0), left)
+            if not errors.interrupted(count):
                 check(count)
-            for event in room[: max(count, 0)]:
-                events.append(Event(event.sequence, event.user_data, event.result))
-            if len(events) >= min(min_complete, max_events):
-                return events
-            if deadline is not None and time.monotonic() >= deadline:
+                self._pending -= count
+                events += [Event(e.sequence, e.user_data, e.result) for e in room[:count]]
+                missing -= count
+            if missing <= 0 or (deadline is not None and time.monotonic() >= deadline):
                 return events
 
     def write(self, record):

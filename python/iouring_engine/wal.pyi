@@ -1,3 +1,4 @@
+import builtins
 from types import TracebackType
 from typing import Any, Callable, Literal, NamedTuple, Union
 
@@ -10,6 +11,19 @@ class Event(NamedTuple):
 
 class Recovery(NamedTuple):
     records: int
+    bytes: int
+    first_sequence: int
+    last_sequence: int
+    segments: int
+    proven_through: int
+    unproven_records: int
+    unproven_bytes: int
+    torn_bytes: int
+    torn: int
+    sealed: int
+    possible_damage: int
+    damages: int
+    damaged_bytes: int
 
 def open_wal(
     path: Path,
@@ -21,7 +35,9 @@ def open_wal(
     seal_after_ms: int = ...,
     direct: bool = ...,
 ) -> Wal: ...
-def recover(path: Path, deliver: Callable[[int, bytes], Any]) -> Recovery: ...
+def recover(
+    path: Path, deliver: Callable[[int, builtins.bytes], Any], salvage: bool = ...
+) -> Recovery | None: ...
 
 class Wal:
     def __init__(self, handle: int) -> None: ...
