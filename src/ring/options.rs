@@ -169,6 +169,9 @@ pub struct RingOptions {
 /// Entries of a ring that names no number.
 pub const ENTRIES: u32 = 256;
 
+/// The most entries of a submission queue: the kernel's own limit, kept by the POSIX driver too.
+pub const ENTRIES_MAX: u32 = 32_768;
+
 impl Default for RingOptions {
     fn default() -> Self {
         RingOptions {
@@ -283,15 +286,20 @@ fn open_posix(options: &RingOptions, note: Option<String>) -> Result<(Driver, Gr
         .iter()
         .map(|flags| Dropped { flags, reason: "only io_uring has this, not the POSIX driver".into() })
         .collect();
+    let entries = options.entries.min(ENTRIES_MAX);
+    let mut notes: Vec<String> = note.into_iter().collect();
+    if entries < options.entries {
+        notes.push(format!("{entries} entries, the most a ring has, instead of {}", options.entries));
+    }
     let granted = Granted {
         kind: Kind::Posix,
         // The caller's restriction is held by the ring object; the other flags mean nothing to threads.
         flags: (options.flags | options.flags_wanted) & SetupFlags::RESTRICT,
         allowed: options.allowed,
         dropped,
-        entries: options.entries,
-        cq_entries: options.cq_entries.max(options.entries),
-        notes: note.into_iter().collect(),
+        entries,
+        cq_entries: options.cq_entries.max(entries),
+        notes,
     };
-    Ok((Driver::Posix(Box::new(Posix::open(options.entries)?)), granted))
+    Ok((Driver::Posix(Box::new(Posix::open(entries)?)), granted))
 }

@@ -8,13 +8,11 @@ use std::os::fd::RawFd;
 use io_uring::{IoUring, types};
 
 use super::super::driver::Kind;
-use super::super::options::{Dropped, Granted, RingOptions, SetupFlags};
+use super::super::options::{Dropped, ENTRIES_MAX, Granted, RingOptions, SetupFlags};
 use super::enter::Door;
 use super::{Uring, limits, trial};
 use crate::base::{Error, Result};
 
-/// The kernel's limit of the submission queue.
-const ENTRIES_MAX: u32 = 32_768;
 /// Completion entries for each submission entry, unless a number is given: a multishot request ends when the queue
 /// is full, so it should not get full.
 const CQ_RATIO: u32 = 4;
