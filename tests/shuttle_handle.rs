@@ -21,6 +21,7 @@ struct Probe {
 // SAFETY: the one type of this kind in this test.
 unsafe impl Object for Probe {
     const KIND: Kind = Kind::Engine;
+    const SHARED: bool = true;
 }
 
 impl Probe {

@@ -204,6 +204,7 @@ fn level(durability: c_int) -> Result<Level> {
 // SAFETY: the one type of this kind.
 unsafe impl Object for Store {
     const KIND: Kind = Kind::Engine;
+    const SHARED: bool = true;
 }
 
 /// Fills `o`, a struct of `size` bytes (sizeof(engine_options_t)), with the defaults.

@@ -8,22 +8,25 @@
 //!
 //! - `live` holds the whole handle while the object is there, and something else before and after. It is the one
 //!   word a call checks.
-//! - A call that did not prove by the owner word that it is alone publishes the handle in its thread's [`Slot`]
-//!   **before** it checks `live`. Close changes `live` **before** it looks at the slots, and frees the object only
-//!   when none names the handle. All four accesses are sequentially consistent, so one of the two sees the other.
-//! - `owner` 0 is free, an odd bit on top ([`HELD`]) is one call's exclusive use, any other value is the thread the
-//!   object is bound to for ever. Only the owner, or after the owner's end the closer, changes anything then.
+//! - **Shared use** (any thread, many at once): the call shows the handle in its thread's [`Slot`] before it checks
+//!   `live`. Close changes `live` before it looks at the slots, and frees the object only when none shows the handle
+//!   (see `fence` for what keeps the two steps in order).
+//! - **Exclusive use**: `owner` says who has the object. Free is [`FREE`] with the place's generation, so that a claim
+//!   that comes late can't take the place's next object; [`HELD`] with a thread's number is one call's use; a bare
+//!   number is the thread the object is bound to for ever. Whoever has it keeps it from being closed: close claims it
+//!   first, or, when the owner has ended, takes it over.
+//! - A place's other fields are written before `live` publishes them, or by whoever has the object.
 //!
 //! Rejected: a reference count per object (two threads that use one store would fight over its cache line, 10–41 ns
-//! against 3), a fence of its own beside the store (slower than an exchange on x86), freeing through epochs (close
-//! must know that the last call has ended, not that it will).
+//! against 3), freeing through epochs (close must know that the last call has ended, not that it will).
 
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
+use super::fence;
 use crate::base::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
-    Ordering::{Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use crate::base::sync::thread::yield_now;
 use crate::base::{Error, Result};
@@ -64,11 +67,11 @@ impl Kind {
 pub unsafe trait Object: Send + 'static {
     /// Its kind.
     const KIND: Kind;
-    /// Whether calls may be using it while it is closed; false for what is only ever put in and taken out.
-    const USED: bool = true;
+    /// Whether it is ever used by [`Table::share`]: then close looks who does.
+    const SHARED: bool;
 }
 
-/// How many handles one call uses at most, but for the one its thread owns.
+/// How many handles one call shares at most.
 const LANES: usize = 2;
 
 #[cfg(not(feature = "shuttle"))]
@@ -84,8 +87,19 @@ const INDEX_SHIFT: u32 = 4;
 const GENERATION_SHIFT: u32 = 28;
 /// In `live`: a panic went through the object; only close may still use it.
 const POISONED: u64 = 1 << 63;
-/// In `owner`: one call's exclusive use.
+/// In `owner`: one call's exclusive use; the rest is the thread's number.
 const HELD: u64 = 1 << 63;
+/// In `owner`: nobody's; the rest is the generation.
+const FREE: u64 = 1 << 62;
+
+fn index_of(handle: u64) -> usize {
+    (handle >> INDEX_SHIFT) as usize & ((1 << (GENERATION_SHIFT - INDEX_SHIFT)) - 1)
+}
+
+/// What `owner` is while nobody has the object.
+fn free_word(handle: u64) -> u64 {
+    FREE | (handle >> GENERATION_SHIFT)
+}
 
 /// One place of the table.
 #[derive(Debug)]
@@ -140,9 +154,8 @@ impl Slot {
     #[inline]
     fn show(&self, handle: u64) -> &AtomicU64 {
         let free = self.using.iter().find(|lane| lane.load(Relaxed) == 0);
-        let lane = free.expect("no call uses more handles than a slot has lanes");
-        // An exchange, not a store: it may not be delayed behind the check that follows.
-        lane.swap(handle, SeqCst);
+        let lane = free.expect("no call shares more handles than a slot has lanes");
+        fence::store_before_load(lane, handle);
         lane
     }
 
@@ -223,7 +236,7 @@ impl Table {
     }
 
     fn place(&self, index: usize) -> Option<&Place> {
-        let chunk = self.chunks.get(index / CHUNK)?.load(SeqCst);
+        let chunk = self.chunks.get(index / CHUNK)?.load(Acquire);
         // SAFETY: a published chunk is never freed (`fresh_place` leaks it).
         let chunk = unsafe { chunk.as_ref() }?;
         chunk.get(index % CHUNK)
@@ -254,7 +267,7 @@ impl Table {
             let Some(index) = (head as u32).checked_sub(1) else { return self.fresh_place() };
             let place = self.place(index as usize).expect("the free list names places that exist");
             let tag = (head >> 32).wrapping_add(1) << 32;
-            let next = tag | u64::from(place.next_free.load(SeqCst));
+            let next = tag | u64::from(place.next_free.load(Relaxed));
             match self.free.compare_exchange(head, next, SeqCst, SeqCst) {
                 Ok(_) => return Ok(index as usize),
                 Err(now) => head = now,
@@ -263,12 +276,12 @@ impl Table {
     }
 
     fn give_place_back(&self, index: usize, place: &Place) {
-        if place.generation.load(SeqCst) == u32::MAX {
+        if place.generation.load(Relaxed) == u32::MAX {
             return;
         }
         let mut head = self.free.load(SeqCst);
         loop {
-            place.next_free.store(head as u32, SeqCst);
+            place.next_free.store(head as u32, Relaxed);
             let next = (head >> 32).wrapping_add(1) << 32 | (index as u64 + 1);
             match self.free.compare_exchange(head, next, SeqCst, SeqCst) {
                 Ok(_) => return,
@@ -284,14 +297,14 @@ impl Table {
     pub fn insert<T: Object>(&self, process: u32, object: T) -> Result<u64> {
         let index = self.take_place()?;
         let place = self.place(index).expect("a place just taken exists");
-        let generation = place.generation.load(SeqCst) + 1;
-        place.generation.store(generation, SeqCst);
-        place.process.store(process, SeqCst);
-        place.owner.store(0, SeqCst);
-        place.object.store(Box::into_raw(Box::new(object)).cast(), SeqCst);
+        let generation = place.generation.load(Relaxed) + 1;
         let handle =
             u64::from(generation) << GENERATION_SHIFT | (index as u64) << INDEX_SHIFT | T::KIND as u64;
-        place.live.store(handle, SeqCst);
+        place.generation.store(generation, Relaxed);
+        place.process.store(process, Relaxed);
+        place.object.store(Box::into_raw(Box::new(object)).cast(), Relaxed);
+        place.owner.store(free_word(handle), Release);
+        place.live.store(handle, Release);
         Ok(handle)
     }
 
@@ -299,8 +312,7 @@ impl Table {
     #[inline]
     fn find<T: Object>(&self, handle: u64) -> Result<&Place> {
         let kind_fits = handle & ((1 << INDEX_SHIFT) - 1) == T::KIND as u64;
-        let index = (handle >> INDEX_SHIFT) as usize & ((1 << (GENERATION_SHIFT - INDEX_SHIFT)) - 1);
-        match self.place(index) {
+        match self.place(index_of(handle)) {
             Some(place) if kind_fits => Ok(place),
             _ => Err(gone::<T>(handle)),
         }
@@ -309,7 +321,7 @@ impl Table {
     #[inline]
     fn check<T: Object>(place: &Place, process: u32, handle: u64, closing: bool) -> Result<()> {
         let live = place.live.load(SeqCst);
-        if live == handle && place.process.load(SeqCst) == process {
+        if live == handle && place.process.load(Relaxed) == process {
             return Ok(());
         }
         Err(refusal::<T>(place, live, process, handle)).or_else(|e| match e {
@@ -335,7 +347,7 @@ impl Table {
             hide(lane);
             return Err(e);
         }
-        let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
+        let object = NonNull::new(place.object.load(Relaxed)).expect("a live place has its object");
         Ok(Shared { place, lane, handle, object: object.cast(), _type: PhantomData })
     }
 
@@ -355,69 +367,69 @@ impl Table {
     ) -> Result<Owned<'a, T>> {
         let place = self.find::<T>(handle)?;
         Self::check::<T>(place, process, handle, claim == Claim::Inherit)?;
-        if place.owner.load(SeqCst) == slot.thread() {
+        let after = if place.owner.load(Acquire) == slot.thread() {
             // Bound to this thread: nobody else may close it, so what was checked stays true.
-            let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
-            let (object, after) = (object.cast(), After::Bound);
-            return Ok(Owned { place, slot, lane: None, handle, object, after, _type: PhantomData });
-        }
-        self.hold(place, slot, process, handle, claim, claim == Claim::Inherit)
+            After::Bound
+        } else {
+            let before = Self::hold::<T>(place, slot, process, handle, claim, claim == Claim::Inherit)?;
+            if claim == Claim::Bind { After::Bind } else { After::Restore(before) }
+        };
+        let object = NonNull::new(place.object.load(Relaxed)).expect("a live place has its object");
+        Ok(Owned { place, slot, handle, object: object.cast(), after, _type: PhantomData })
     }
 
-    /// Takes the owner word for one call.
-    #[cold]
-    fn hold<'a, T: Object>(
-        &'a self,
-        place: &'a Place,
-        slot: &'a Slot,
+    /// Takes the owner word for one call; returns what it was before.
+    fn hold<T: Object>(
+        place: &Place,
+        slot: &Slot,
         process: u32,
         handle: u64,
         claim: Claim,
         closing: bool,
-    ) -> Result<Owned<'a, T>> {
-        // The slot keeps the place from being given to another object while its owner word is held.
-        let lane = slot.show(handle);
-        let held = loop {
-            // Looked at in every round: a closer that waits for this call has made the handle stale first.
-            if let Err(e) = Self::check::<T>(place, process, handle, closing) {
-                break Err(e);
+    ) -> Result<u64> {
+        loop {
+            if let Some(before) = Self::try_hold::<T>(place, slot, handle, claim, closing)? {
+                // It can't go any more, but the call before may have poisoned it.
+                let checked = Self::check::<T>(place, process, handle, closing);
+                return checked.map(|()| before).inspect_err(|_| place.owner.store(before, Release));
             }
-            match Self::try_hold::<T>(place, slot, claim, closing) {
-                Ok(Some(before)) => {
-                    let checked = Self::check::<T>(place, process, handle, closing);
-                    break checked.map(|()| before).inspect_err(|_| place.owner.store(before, SeqCst));
-                }
-                Ok(None) => yield_now(),
-                Err(e) => break Err(e),
-            }
-        };
-        let before = held.inspect_err(|_| hide(lane))?;
-        let object = NonNull::new(place.object.load(SeqCst)).expect("a live place has its object");
-        let after = if claim == Claim::Bind { After::Bind } else { After::Restore(before) };
-        let lane = Some(lane);
-        Ok(Owned { place, slot, lane, handle, object: object.cast(), after, _type: PhantomData })
+            // It may go while this waits.
+            Self::check::<T>(place, process, handle, closing)?;
+            yield_now();
+        }
     }
 
-    /// One attempt at the owner word: what it was before, or nothing when another thread's call has it.
-    fn try_hold<T: Object>(place: &Place, slot: &Slot, claim: Claim, closing: bool) -> Result<Option<u64>> {
-        let held = HELD | slot.thread();
-        let owner = match place.owner.compare_exchange(0, held, SeqCst, SeqCst) {
-            Ok(_) => return Ok(Some(0)),
+    /// One attempt at the owner word: what it was before, or nothing when another thread's call has it, or the place is
+    /// another object's by now.
+    fn try_hold<T: Object>(
+        place: &Place,
+        slot: &Slot,
+        handle: u64,
+        claim: Claim,
+        closing: bool,
+    ) -> Result<Option<u64>> {
+        let (free, held) = (free_word(handle), HELD | slot.thread());
+        let owner = match place.owner.compare_exchange(free, held, SeqCst, SeqCst) {
+            Ok(_) => return Ok(Some(free)),
             Err(owner) => owner,
         };
-        if owner & HELD == 0 {
-            if owner == 0 || (closing && Self::owner_ended(place, owner)) {
-                let taken = place.owner.compare_exchange(owner, held, SeqCst, SeqCst);
-                return Ok(taken.ok());
+        if owner & (HELD | FREE) == 0 && owner != 0 {
+            if closing && Self::owner_ended(place, owner) {
+                // A thread that has ended binds nothing any more: if the word is still this, it is still this object's.
+                return Ok(place.owner.compare_exchange(owner, held, SeqCst, SeqCst).ok());
             }
             let text = format!(
                 "this {} is bound to the thread of its first submit, wait or reap; only that thread may use it, \
                  and another may close it once that thread has ended",
                 T::KIND.name()
             );
-            return Err(Error::WrongThread(text.into()));
+            return if place.live.load(SeqCst) & !POISONED == handle {
+                Err(Error::WrongThread(text.into()))
+            } else {
+                Err(gone::<T>(handle))
+            };
         }
-        if claim == Claim::Refuse {
+        if claim == Claim::Refuse && owner & HELD != 0 && place.live.load(SeqCst) == handle {
             let text =
                 format!("this {} is being used by another thread: one thread at a time", T::KIND.name());
             return Err(Error::Busy(text.into()));
@@ -445,20 +457,23 @@ impl Table {
         let place = self.find::<T>(handle)?;
         Self::check::<T>(place, process, handle, true)?;
         let mut orphaned = false;
-        if place.owner.load(SeqCst) == slot.thread() {
-            // SAFETY: the owner is this thread, and it is in no other call: nobody else uses the object.
-            ready(unsafe { &*place.object.load(SeqCst).cast::<T>() })?;
+        // SAFETY: `own` is not called here: the object is this thread's, by the owner word, when this is called, and the
+        // thread is in no other call, so nobody else uses it.
+        let ready = || ready(unsafe { &*place.object.load(Relaxed).cast::<T>() });
+        if place.owner.load(Acquire) == slot.thread() {
+            ready()?;
         } else {
-            let held = self.hold::<T>(place, slot, process, handle, Claim::Wait, true)?;
-            ready(&held)?;
-            orphaned = held.after != After::Restore(0);
+            let before = Self::hold::<T>(place, slot, process, handle, Claim::Wait, true)?;
+            let restore = Owned::<T>::restoring(place, slot, handle, before);
+            ready()?;
             // Goes on holding the owner word: whoever waits for it finds the handle gone.
-            let lane = held.lane;
-            std::mem::forget(held);
-            lane.map(hide);
+            std::mem::forget(restore);
+            orphaned = before != free_word(handle);
         }
         place.live.store(0, SeqCst);
-        self.wait_for_calls(slot, handle);
+        if T::SHARED {
+            self.wait_for_calls(slot, handle);
+        }
         Ok((self.free(handle, place), orphaned))
     }
 
@@ -474,13 +489,14 @@ impl Table {
         if !mine && place.live.compare_exchange(handle | POISONED, 0, SeqCst, SeqCst).is_err() {
             return Err(gone::<T>(handle));
         }
-        if T::USED {
+        if T::SHARED {
             self.wait_for_calls(slot, handle);
         }
         Ok(self.free(handle, place))
     }
 
     fn wait_for_calls(&self, own: &Slot, handle: u64) {
+        fence::before_looking();
         for slot in self.slots() {
             let mut rounds = 0u32;
             while !std::ptr::eq(slot, own) && slot.shows(handle) {
@@ -491,14 +507,13 @@ impl Table {
     }
 
     fn free<T: Object>(&self, handle: u64, place: &Place) -> Box<T> {
-        let object = place.object.swap(null_mut(), SeqCst);
-        place.owner_slot.store(null_mut(), SeqCst);
-        place.owner.store(0, SeqCst);
+        let object = place.object.load(Relaxed);
+        place.object.store(null_mut(), Relaxed);
+        place.owner_slot.store(null_mut(), Relaxed);
         // SAFETY: put in by `insert` as a `T` (the handle's kind says so), taken out by the one closer that
         // changed `live`, after the last call that could see it.
         let object = unsafe { Box::from_raw(object.cast::<T>()) };
-        let index = (handle >> INDEX_SHIFT) as usize & ((1 << (GENERATION_SHIFT - INDEX_SHIFT)) - 1);
-        self.give_place_back(index, place);
+        self.give_place_back(index_of(handle), place);
         object
     }
 }
@@ -595,15 +610,19 @@ impl<T: Object> Drop for Shared<'_, T> {
 pub struct Owned<'a, T: Object> {
     place: &'a Place,
     slot: &'a Slot,
-    /// Where the use is shown; nowhere when the object is bound to this thread.
-    lane: Option<&'a AtomicU64>,
     handle: u64,
     object: NonNull<T>,
     after: After,
     _type: PhantomData<&'a mut T>,
 }
 
-impl<T: Object> Owned<'_, T> {
+impl<'a, T: Object> Owned<'a, T> {
+    /// Holds nothing open but the owner word, which its drop restores.
+    fn restoring(place: &'a Place, slot: &'a Slot, handle: u64, before: u64) -> Self {
+        let (object, after) = (NonNull::dangling(), After::Restore(before));
+        Owned { place, slot, handle, object, after, _type: PhantomData }
+    }
+
     /// Makes the object the calling thread's from now on, if it isn't.
     pub fn bind(&mut self) {
         if self.after != After::Bound {
@@ -629,11 +648,10 @@ impl<T: Object> Drop for Owned<'_, T> {
             After::Bound => {}
             After::Restore(owner) => self.place.owner.store(owner, Release),
             After::Bind => {
-                self.place.owner_slot.store(std::ptr::from_ref(self.slot).cast_mut(), SeqCst);
+                self.place.owner_slot.store(std::ptr::from_ref(self.slot).cast_mut(), Relaxed);
                 self.place.owner.store(self.slot.thread(), Release);
             }
         }
-        self.lane.map(hide);
     }
 }
 

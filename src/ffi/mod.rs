@@ -3,6 +3,7 @@
 //! | file | its one purpose |
 //! | --- | --- |
 //! | [`handle`] | the table behind the handles |
+//! | `fence` | what orders a call's and a close's steps |
 //! | `thread` | the calling thread's slot in it |
 //! | `process` | telling a child after fork from its parent |
 //! | `guard` | the boundary every exported function passes |
@@ -26,6 +27,7 @@
 
 pub(crate) mod args;
 pub mod engine;
+pub(crate) mod fence;
 pub(crate) mod guard;
 pub mod handle;
 pub mod last_error;

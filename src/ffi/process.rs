@@ -7,6 +7,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 
+use super::fence;
 use crate::base::{Error, Result};
 
 /// On a page of its own, wiped in children.
@@ -36,6 +37,7 @@ pub(super) fn enrol() -> Result<u32> {
     // SAFETY: published above or before; never unmapped.
     let word = unsafe { &*WORD.load(SeqCst) };
     if word.load(SeqCst) == 0 {
+        fence::enrol();
         let number = LAST.fetch_add(1, SeqCst) + 1;
         // Another thread of this process may have been first: then its number is the one.
         let _ = word.compare_exchange(0, number, SeqCst, SeqCst);

@@ -34,6 +34,7 @@ pub(super) struct RingBox {
 // SAFETY: the one type of this kind.
 unsafe impl Object for RingBox {
     const KIND: Kind = Kind::Ring;
+    const SHARED: bool = true;
 }
 
 // SAFETY: `ring` and `reaped` are reached through `Owned` alone (below), which is one thread at a time; that it is the

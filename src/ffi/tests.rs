@@ -663,3 +663,38 @@ fn a_replay_delivers_what_was_appended_and_stops_when_told() {
     let code = call!(wal_recover(path.as_ptr(), null(), Some(count), user_data, stats.as_mut_ptr().cast()));
     assert_eq!((code, seen[0], stats[1]), (IOE_E_CANCELLED, 2, 77));
 }
+
+#[test]
+fn calls_that_race_with_a_close_end_as_usual_or_as_stale() {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    let current = std::sync::Arc::new((AtomicUsize::new(ring().addr()), AtomicUsize::new(0)));
+    let wakers: Vec<_> = (0..3)
+        .map(|_| {
+            let current = current.clone();
+            std::thread::Builder::new().spawn(move || {
+                let (mut woken, mut stale) = (0, 0);
+                while current.1.load(SeqCst) == 0 {
+                    match call!(ring_wake(std::ptr::without_provenance_mut(current.0.load(SeqCst)))) {
+                        0 => woken += 1,
+                        IOE_E_STALE => stale += 1,
+                        other => panic!("{other}: {}", detail()),
+                    }
+                }
+                (woken, stale)
+            })
+        })
+        .collect();
+    for _ in 0..200 {
+        let next = ring().addr();
+        let old = current.0.load(SeqCst);
+        assert_eq!(call!(ring_close(std::ptr::without_provenance_mut(old))), 0, "{}", detail());
+        assert_eq!(call!(ring_close(std::ptr::without_provenance_mut(old))), IOE_E_STALE);
+        current.0.store(next, SeqCst);
+    }
+    current.1.store(1, SeqCst);
+    for waker in wakers {
+        let (woken, _) = waker.unwrap().join().unwrap();
+        assert!(woken > 0);
+    }
+    assert_eq!(call!(ring_close(std::ptr::without_provenance_mut(current.0.load(SeqCst)))), 0);
+}

@@ -26,7 +26,7 @@ pub struct engine_view_t {
 // SAFETY: the one type of this kind.
 unsafe impl Object for View {
     const KIND: Kind = Kind::View;
-    const USED: bool = false;
+    const SHARED: bool = false;
 }
 
 /// Sets `*out` to the value of a key, to be given back by engine_view_release. Values up to 4 KiB are copied, longer

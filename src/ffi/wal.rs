@@ -31,6 +31,7 @@ struct WalBox {
 // SAFETY: the one type of this kind.
 unsafe impl Object for WalBox {
     const KIND: Kind = Kind::Wal;
+    const SHARED: bool = false;
 }
 
 // SAFETY: reached through `Owned` alone, which is one thread at a time; what it shares with a ring is reached only while

@@ -21,6 +21,7 @@ pub(super) type Batch = RefCell<WriteBatch>;
 // SAFETY: the one type of this kind.
 unsafe impl Object for Batch {
     const KIND: Kind = Kind::WriteBatch;
+    const SHARED: bool = false;
 }
 
 /// Makes an empty batch: puts and deletes that engine_write writes together, all or none. Sets `*out`, to be freed
