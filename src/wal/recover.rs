@@ -185,6 +185,8 @@ struct End {
     evidence: Evidence,
     /// Parts of a group that never was whole lie behind the last batch.
     torn: bool,
+    /// The file is shorter than its header says: somebody cut it.
+    short: bool,
 }
 
 /// A file behind the chain's head.
@@ -220,7 +222,8 @@ impl Log<'_, '_> {
             self.replay.accept_half()?;
             let from = offset.max(walk.offset);
             let evidence = reader::scan(&mut source, member.number, Some(member.header.epoch), from).await?;
-            return Ok(Some(End { offset, stop, evidence, torn: false }));
+            let short = source.len() < member.header.len;
+            return Ok(Some(End { offset, stop, evidence, torn: false, short }));
         };
         self.check_end(&source, offset, stop, &successor)?;
         // A link is written only when what it names is durable.
@@ -342,7 +345,7 @@ impl Log<'_, '_> {
             replay.stats.torn_bytes += torn_end - replay.end;
         }
         let strange = end.stop == Stop::NoFrame && end.evidence.nonzero && !end.evidence.recycled;
-        replay.stats.possible_damage += u64::from(end.torn || strange);
+        replay.stats.possible_damage += u64::from(end.torn || end.short || strange);
     }
 
     fn describe(&mut self, others: &[Other]) -> Recovered {

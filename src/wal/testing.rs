@@ -14,6 +14,7 @@ use super::frame::{self, Header, Kind, Place, frame_len};
 use super::recover::{Mode, Recovered, recover};
 use super::segment::{BLOCK, BLOCK_LEN, Checkpoint, FIRST_GROUP, LinkPayload, SegmentHeader, file_name};
 use crate::base::Result;
+use crate::base::defect::{Defect, plant};
 use crate::ring::io::Io;
 use crate::ring::op::File;
 use crate::ring::sim::World;
@@ -227,6 +228,14 @@ impl Builder {
         world.plant(log_dir(), &file_name(self.number), &self.bytes);
         self
     }
+}
+
+/// The check passes, and fails with the defect planted.
+pub fn caught(defect: Defect, check: impl Fn()) {
+    check();
+    let _planted = plant(defect);
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).is_err();
+    assert!(failed, "{defect:?} went unnoticed");
 }
 
 /// The link of a log's first segment.

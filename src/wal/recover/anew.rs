@@ -36,7 +36,7 @@ pub(super) async fn leave_writable(
 ) -> Result<()> {
     let mut spares: Vec<SegmentHeader> = others.iter().filter_map(|other| other.ready).collect();
     if let (Some(head), Some(end)) = (log.chain.last().copied(), end) {
-        let clean = !end.torn && log.replay.sealed && log.replay.unproven().0 == 0;
+        let clean = !(end.torn || end.short) && log.replay.sealed && log.replay.unproven().0 == 0;
         let tail = if clean || (end.torn && defect::on(Defect::AppendAfterTornTail)) {
             go_on(log, &head, direct, clean).await?
         } else {

@@ -2,11 +2,15 @@
 
 use super::*;
 use crate::base::Corruption;
+use crate::base::defect::Defect;
+use crate::base::memory::Buf;
+use crate::ring::fs::How;
 use crate::ring::sim::damage::Damage;
+use crate::ring::sim::fault::{Class, Effect, Fault};
 use crate::ring::sim::{World, crash};
 use crate::wal::frame::Kind;
 use crate::wal::segment::{LinkPayload, file_name};
-use crate::wal::testing::{Builder, Handed, WRITE, log_dir, no_predecessor, recover_sim};
+use crate::wal::testing::{Builder, Handed, WRITE, caught, log_dir, no_predecessor, recover_sim};
 
 fn one(sequence: u64, payload: &[u8]) -> Handed {
     (sequence, 1, payload.to_vec())
@@ -124,6 +128,17 @@ fn a_log_cut_by_one_byte_opens_without_its_last_record_only() {
     assert!(recovered.stats.torn_bytes > 0);
     assert_eq!(recovered.stats.possible_damage, 1);
     assert_eq!(recovered.tail.unwrap().segment.number, 2, "nothing is appended to a torn segment");
+}
+
+#[test]
+fn a_cut_that_took_nothing_is_counted_and_not_appended_to() {
+    let world = World::calm(1);
+    let mut log = three();
+    log.seal().plant(&world);
+    world.damage(log_dir(), "1.wal", &Damage::SetLen(log.offset as u64));
+    let recovered = twice(&world, &abc());
+    assert_eq!((recovered.stats.possible_damage, recovered.stats.torn_bytes), (1, 0));
+    assert_eq!(recovered.tail.unwrap().segment.number, 2);
 }
 
 fn frame_len_of(payload_len: usize) -> u64 {
@@ -393,12 +408,23 @@ fn a_spare_that_is_too_short_for_the_copies_is_recycled() {
     assert_eq!(world.names(log_dir()), ["1.wal", "3.wal"]);
 }
 
-/// Every state that a crash during recovery can leave recovers to the same records.
+/// The last batch is unproven, and something torn lies behind it.
+fn unproven_and_torn() -> Builder {
+    let mut log = three();
+    log.group(&[b"d", b"e"]).group(&[b"f"]);
+    log.durable = 5;
+    log.frame(Kind::First, 3, b"torn");
+    log
+}
+
 #[test]
 fn a_recovery_that_crashes_half_way_recovers() {
-    let mut unsealed = three();
-    unsealed.group(&[b"d", b"e"]).group(&[b"f"]);
-    unsealed.frame(Kind::First, 3, b"torn");
+    crash_half_way();
+}
+
+/// Every state that a crash during recovery can leave recovers to the same records.
+fn crash_half_way() {
+    let unsealed = unproven_and_torn();
     let all = [abc(), vec![one(4, b"d"), one(5, b"e"), one(6, b"f")]].concat();
     for with_spare in [false, true] {
         let start = World::calm(3);
@@ -427,4 +453,144 @@ fn a_recovery_that_crashes_half_way_recovers() {
         }
         assert!(crashes > 10, "recovery has many steps, {crashes} were crashed");
     }
+}
+
+#[test]
+fn an_operation_that_fails_in_recovery_is_reported_and_harms_nothing() {
+    let log = unproven_and_torn();
+    let all = [abc(), vec![one(4, b"d"), one(5, b"e"), one(6, b"f")]].concat();
+    for errno in [libc::EIO, libc::ENOSPC, libc::EACCES] {
+        let mut failures = 0;
+        for nth in 1.. {
+            let world = World::calm(1);
+            log.plant(&world);
+            world.add_fault(Fault::once(Class::all(), nth, Effect::Errno(errno)));
+            let (_, recovered) = recover_sim(&world, WRITE);
+            if world.faults_fired() == 0 {
+                break;
+            }
+            world.clear_faults();
+            if let Err(e) = recovered {
+                failures += 1;
+                assert_eq!(e.errno(), Some(errno), "operation {nth}: {e:?}");
+            }
+            twice(&world, &all);
+        }
+        assert!(failures > 15, "{failures} operations failed with {errno}");
+    }
+}
+
+#[test]
+fn a_read_error_is_never_an_end() {
+    for mode in [Mode::ReadOnly, Mode::Salvage, WRITE] {
+        for nth in 1..=2 {
+            let world = World::calm(1);
+            three().plant(&world);
+            world.add_fault(Fault::for_ever(Class::READ, nth, Effect::Errno(libc::EIO)));
+            let error = recover_sim(&world, mode).1.unwrap_err();
+            assert_eq!(error.errno(), Some(libc::EIO));
+            assert!(error.to_string().contains("1.wal at offset"), "{error}");
+        }
+    }
+}
+
+/// What was read once is there for good, whatever a failed sync left in the page cache.
+fn unproven_records_stay() {
+    let mut seen = 0;
+    for seed in 0..20 {
+        let world = World::calm(seed);
+        three().plant(&world);
+        let io = world.io();
+        let dir = io.open_dir(log_dir(), false).unwrap();
+        let mut more = three();
+        more.group(&[b"d"]);
+        let (file, _) =
+            segment::open_file(&io, &dir, "1.wal", How { write: true, ..How::default() }).unwrap();
+        let at = three().offset;
+        let group = Buf::copied(&more.bytes[at..at + 4096]).unwrap();
+        io.block_on(io.write(&file, group, at as u64, false)).unwrap().1.unwrap();
+        world.add_fault(Fault::once(Class::SYNC, 1, Effect::Errno(libc::EIO)));
+        io.block_on(io.sync(&file, true)).unwrap().unwrap_err();
+        let after = world.kill();
+        let (handed, recovered) = recover_sim(&after, WRITE);
+        recovered.unwrap();
+        seen += usize::from(handed.len() == 4);
+        let lost = after.power_loss(&mut crash::nothing());
+        assert_eq!(recover_sim(&lost, WRITE).0, handed, "seed {seed}");
+    }
+    assert!(seen > 0, "a record behind a failed sync was read");
+}
+
+#[test]
+fn unproven_records_are_durable_once_they_were_read() {
+    unproven_records_stay();
+}
+
+/// A group is torn: its first batch is lost, its second one isn't. The first is written again, at the same place, with
+/// the same bytes.
+fn torn_records_stay_away() {
+    let world = World::calm(1);
+    let mut log = three();
+    let lost = log.offset;
+    let payload = vec![4; 4028];
+    log.frame(Kind::Full, 1, &payload);
+    assert_eq!(log.offset, lost + 4096, "the batch fills its block");
+    log.next += 1;
+    log.frame(Kind::Full, 1, b"from the dead");
+    log.bytes[lost..lost + 4096].fill(0);
+    log.plant(&world);
+    let (handed, recovered) = recover_sim(&world, WRITE);
+    assert_eq!(handed, abc());
+    let tail = recovered.unwrap().tail.unwrap();
+    let Segment { number, epoch, ref file, .. } = tail.segment;
+    let mut again = Builder { number, epoch, ..log.clone() };
+    (again.offset, again.previous, again.next) = (tail.offset as usize, tail.previous, 4);
+    again.bytes.resize(tail.offset as usize + 4096, 0);
+    again.frame(Kind::Full, 1, &payload);
+    let io = world.io();
+    let block = Buf::copied(&again.bytes[tail.offset as usize..][..4096]).unwrap();
+    io.block_on(io.write(file, block, tail.offset, false)).unwrap().1.unwrap();
+    let (handed, _) = recover_sim(&world, Mode::ReadOnly);
+    assert_eq!(handed, [abc(), vec![one(4, &payload)]].concat());
+}
+
+#[test]
+fn what_a_torn_group_left_never_lines_up_with_new_records() {
+    torn_records_stay_away();
+}
+
+#[test]
+fn planted_defects_of_recovery_are_caught() {
+    caught(Defect::IgnoreEpoch, old_records_of_a_recycled_segment_never_come_back);
+    caught(Defect::AcceptHalfBatch, a_half_batch_without_its_last_frame_is_none);
+    caught(Defect::LinkBeforeCopies, crash_half_way);
+    caught(Defect::AppendAfterTornTail, torn_records_stay_away);
+    caught(Defect::TrustUnprovenPages, unproven_records_stay);
+    caught(Defect::RewriteHeader, a_sealed_log_goes_on_in_its_segment);
+}
+
+/// The format must not move: the bytes that aren't zero of one segment, as they were when it was fixed.
+#[test]
+fn the_bytes_of_a_segment_are_fixed() {
+    let link = LinkPayload {
+        predecessor: 6,
+        predecessor_epoch: 0x1122_3344_5566_7788,
+        predecessor_end: 0x5000,
+        last_sequence: 41,
+        last_checksum: 0xCAFE_F00D,
+        first_live: 5,
+    };
+    let mut log = Builder::new(7, 0x0102_0304_0506_0708, 8, link, 42);
+    log.group(&[b"one", b""]).checkpoint(1).long(3, &[b"fir", b"mid", b"last"]).checkpoint(2).seal();
+    let mut text = String::new();
+    for (index, line) in log.bytes.chunks(16).enumerate().filter(|(_, line)| line.iter().any(|b| *b != 0)) {
+        let hex: String = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("{:05x} {hex}\n", index * 16);
+    }
+    assert_eq!(text, include_str!("golden.txt"), "the format of the log has changed");
+    let world = World::calm(1);
+    log.plant(&world);
+    let (handed, recovered) = recover_sim(&world, Mode::Salvage);
+    recovered.unwrap();
+    assert_eq!(handed, [one(42, b"one"), one(43, b""), (44, 3, b"firmidlast".to_vec())]);
 }
