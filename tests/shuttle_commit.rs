@@ -1,6 +1,6 @@
 //! The commit path under shuttle: every schedule of its locks, atomics and waits that the seed chooses.
 //!
-//! `cargo test --features shuttle --test shuttle_commit`; `IOE_SCHEDULES` says how many schedules (default 1,000, the
+//! `cargo test --features shuttle --test shuttle_commit`; `SHUTTLE_SCHEDULES` says how many schedules (default 1,000, the
 //! long run is 100,000). A failure prints the schedule, to be replayed with `shuttle::replay`. The device is a real
 //! file in memory: what is explored is the order of the threads, not of the I/O.
 #![cfg(feature = "shuttle")]
@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
+use iouring_engine::base::Error;
 use iouring_engine::base::sync::{Arc, thread};
 use iouring_engine::engine::commit::{Commit, Level, Options};
 use iouring_engine::ring::Io;
@@ -18,7 +19,7 @@ use iouring_engine::wal::sync::Wish;
 use iouring_engine::wal::writer::{self, Writer};
 
 fn schedules() -> usize {
-    std::env::var("IOE_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
+    std::env::var("SHUTTLE_SCHEDULES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
 /// A handle of its own for each thread: shuttle's threads are one thread to `thread_local!`.
@@ -160,5 +161,32 @@ fn segments_change_under_writers() {
         let threads = writers(commit, &[&[D, D, D, D], &[D, D, D, D]]);
         threads.into_iter().for_each(|thread| thread.join().expect("a writer ends well"));
         assert_eq!((commit.visible(), commit.durable()), (8, 8));
+    });
+}
+
+#[test]
+fn a_writer_that_gives_up_leaves_nobody_asleep() {
+    explore("given-up", |commit| {
+        let threads: Vec<_> = (0..3)
+            .map(|number| {
+                let commit = commit.clone();
+                thread::spawn(move || {
+                    let io = io();
+                    let outcome = io.block_on(async {
+                        let joined = commit.join(&io, &[b"payload"], 1, Level::Durable).await?;
+                        if number == 0 {
+                            drop(joined);
+                            return Ok(());
+                        }
+                        commit.finish(&io, joined).await
+                    });
+                    let outcome = outcome.expect("the inline driver doesn't fail");
+                    let told = matches!(outcome, Ok(()) | Err(Error::Indeterminate(_) | Error::Poisoned(_)));
+                    assert!(told, "{outcome:?}");
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("a writer ends well"));
+        assert!(commit.is_poisoned());
     });
 }

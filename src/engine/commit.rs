@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use dead::Dead;
 
 use crate::base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::base::sync::{Mutex, MutexGuard, WaitWord};
+use crate::base::sync::{Mutex, WaitWord};
 use crate::base::{Error, Result};
 use crate::ring::Io;
 use crate::wal::group::{self, Groups, Join, Want};
@@ -344,8 +344,17 @@ impl Commit {
                 Some(writer) => self.lead(io, writer, level == Level::Durable).await,
                 None => self.wait(io, self.word(place.group), seen).await,
             }
+            if self.is_durable(&place) {
+                return Ok(());
+            }
             outcome = self.outcome(&self.shared.lock(), &place, level);
         }
+    }
+
+    /// Whether a write is on the device, asked without the lock, for which all members of a group would come at once.
+    fn is_durable(&self, place: &group::Joined) -> bool {
+        // In this order: a refused sequence is dead before `durable` passes it.
+        self.durable() >= place.last_sequence && !self.dead.contains(place.first_sequence)
     }
 
     /// How a write ended, once it has.
@@ -546,9 +555,6 @@ fn full() -> Error {
         "the disk is full: what is visible is kept and will be written when there is space",
     )
 }
-
-/// The guard of the lock, where a function takes it over.
-type Guard<'a> = MutexGuard<'a, Shared>;
 
 #[cfg(test)]
 #[path = "commit/commit_test.rs"]

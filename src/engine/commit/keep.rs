@@ -127,8 +127,10 @@ impl Commit {
             let since = if quiet { shared.last_write_us } else { now };
             at = at.min(since.saturating_add(self.options.seal_after_us));
         }
-        if shared.spares.ready() < shared.spares_wanted() || shared.groups.kept_need().is_some() {
-            at = at.min(shared.spare_retry.0);
+        // Who prepares one calls the keeper when it is used.
+        let short = shared.spares.ready() < shared.spares_wanted() && !shared.spares.is_ordered();
+        if short || shared.groups.kept_need().is_some() {
+            at = at.min(shared.spare_retry.0.max(now));
         }
         at
     }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Commit, Guard, Shared};
+use super::{Commit, Shared};
 use crate::base::defect::{self, Defect};
 use crate::base::{Error, Result};
 use crate::ring::Io;
@@ -35,6 +35,18 @@ impl Leading<'_> {
     }
 }
 
+/// How leading ended.
+enum Ended {
+    /// There was nothing to do.
+    Nothing,
+    /// What was written before is durable.
+    Synced,
+    /// The group is written.
+    Done { group: Box<Group>, synced: bool },
+    /// The disk is full; the group and those behind it have been refused.
+    Refused,
+}
+
 /// A group that is the leader's.
 struct Taken {
     group: Box<Group>,
@@ -49,15 +61,8 @@ impl Commit {
         let mut leading = Leading { commit: self, writer: Some(writer) };
         self.gather(io).await;
         let taken = self.take_group(io, sync).await;
-        let outcome = self.lead_group(io, &mut leading, taken, sync).await;
-        let shared = self.shared.lock();
-        if let Err(e) = outcome {
-            drop(shared);
-            self.poison(e);
-            self.step_down(self.shared.lock(), leading);
-            return;
-        }
-        self.step_down(shared, leading);
+        let ended = self.lead_group(io, &mut leading, taken, sync).await;
+        self.step_down(io, leading, ended);
     }
 
     async fn lead_group(
@@ -66,18 +71,25 @@ impl Commit {
         leading: &mut Leading<'_>,
         taken: Option<Taken>,
         sync: bool,
-    ) -> Result<()> {
+    ) -> Result<Ended> {
         let Some(Taken { mut group, next, sync }) = taken else {
-            if sync && !self.is_poisoned() {
-                leading.writer()?.sync(io).await?;
-                let mut shared = self.shared.lock();
-                shared.groups.synced();
-                self.publish(&shared);
+            if !sync || self.is_poisoned() {
+                return Ok(Ended::Nothing);
             }
-            return Ok(());
+            return leading.writer()?.sync(io).await.map(|()| Ended::Synced);
         };
-        let outcome = leading.writer()?.issue(io, &mut group, next, sync).await;
-        self.settle(io, leading, group, outcome).await
+        match leading.writer()?.issue(io, &mut group, next, sync).await {
+            Outcome::Done { synced } => Ok(Ended::Done { group, synced }),
+            Outcome::Refused { appended, unused, .. } => {
+                self.refuse(io, group, unused).await?;
+                if appended {
+                    // What is readable of the group must be excluded before anybody is told that it was refused.
+                    self.exclude(io, leading).await?;
+                }
+                Ok(Ended::Refused)
+            }
+            Outcome::Failed(e) => Err(e),
+        }
     }
 
     /// The next group, once all its members have finished; `None` when there is none.
@@ -110,46 +122,6 @@ impl Commit {
         self.progress.wake_all();
         let sync = sync || group.want == Want::Sync;
         Taken { group, next, sync }
-    }
-
-    /// Acts on how a group ended. An error poisons.
-    async fn settle(
-        &self,
-        io: &Io,
-        leading: &mut Leading<'_>,
-        group: Box<Group>,
-        outcome: Outcome,
-    ) -> Result<()> {
-        let number = group.number;
-        match outcome {
-            Outcome::Done { synced } => {
-                let (retired, failure, footprint) = {
-                    let writer = leading.writer()?;
-                    (writer.take_retired(), writer.failure().cloned(), writer.footprint())
-                };
-                let now = io.now_us();
-                {
-                    let mut shared = self.shared.lock();
-                    shared.last_write_us = now;
-                    shared.totals.count(&group, footprint);
-                    shared.groups.done(group, synced);
-                    retired.into_iter().for_each(|(number, len)| shared.spares.retire(number, len));
-                    self.publish(&shared);
-                }
-                self.word(number).wake_all();
-                failure.map_or(Ok(()), Err)
-            }
-            Outcome::Refused { appended, unused, .. } => {
-                self.refuse(io, group, unused).await?;
-                if appended {
-                    // What is readable of the group must be excluded before anybody is told that it was refused.
-                    self.exclude(io, leading).await?;
-                }
-                self.words.iter().for_each(|word| word.wake_all());
-                Ok(())
-            }
-            Outcome::Failed(e) => Err(e),
-        }
     }
 
     /// The disk is full: refuses the group and all behind it.
@@ -206,11 +178,51 @@ impl Commit {
         }
     }
 
-    /// Puts the writer back, and wakes whoever should lead next.
-    fn step_down(&self, mut shared: Guard<'_>, mut leading: Leading<'_>) {
-        shared.writer = leading.writer.take();
-        let heir = shared.groups.next_wanted();
-        drop(shared);
+    /// Records how it ended, puts the writer back, and only then wakes those concerned: the first of them that comes
+    /// back finds the writer and leads, without anybody else having to be woken for it.
+    fn step_down(&self, io: &Io, mut leading: Leading<'_>, ended: Result<Ended>) {
+        let now = io.now_us();
+        let failure = leading.writer.as_deref().and_then(|writer| writer.failure().cloned());
+        let retired = leading.writer.as_deref_mut().map(Writer::take_retired).unwrap_or_default();
+        let footprint = leading.writer.as_deref().map(Writer::footprint).unwrap_or_default();
+        let mut woken = None;
+        let mut everybody = false;
+        let heir = {
+            let mut shared = self.shared.lock();
+            match &ended {
+                Ok(Ended::Done { group, .. }) => {
+                    woken = Some(group.number);
+                    shared.last_write_us = now;
+                    shared.totals.count(group, footprint);
+                }
+                Ok(Ended::Refused) => everybody = true,
+                Ok(Ended::Synced) => shared.groups.synced(),
+                Ok(Ended::Nothing) | Err(_) => {}
+            }
+            let error = match ended {
+                Ok(Ended::Done { group, synced }) => {
+                    shared.groups.done(group, synced);
+                    failure
+                }
+                Ok(_) => failure,
+                Err(e) => Some(e),
+            };
+            retired.into_iter().for_each(|(number, len)| shared.spares.retire(number, len));
+            self.publish(&shared);
+            if let Some(e) = error {
+                everybody = true;
+                self.poison_locked(&mut shared, e);
+            }
+            shared.writer = leading.writer.take();
+            shared.groups.next_wanted()
+        };
+        if everybody {
+            self.wake_everybody();
+            return;
+        }
+        if let Some(group) = woken {
+            self.word(group).wake_all();
+        }
         self.progress.wake_all();
         if let Some(group) = heir {
             self.word(group).wake_one();
@@ -219,13 +231,18 @@ impl Commit {
 
     /// What is on the device is unknown: nothing is written any more, and nothing more becomes visible.
     pub(super) fn poison(&self, error: Error) {
-        {
-            let mut shared = self.shared.lock();
-            log::error!("the log is poisoned: {error}");
-            shared.groups.poison();
-            shared.poison.get_or_insert(error);
-            self.poisoned.store(true, Ordering::Release);
-        }
+        self.poison_locked(&mut self.shared.lock(), error);
+        self.wake_everybody();
+    }
+
+    fn poison_locked(&self, shared: &mut Shared, error: Error) {
+        log::error!("the log is poisoned: {error}");
+        shared.groups.poison();
+        shared.poison.get_or_insert(error);
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    fn wake_everybody(&self) {
         self.words.iter().chain([&self.progress, &self.ready, &self.keeper]).for_each(|word| word.wake_all());
     }
 }
