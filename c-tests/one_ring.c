@@ -1,4 +1,6 @@
 /* Files, timers and polls through one interface and one wait. */
+#include <sys/time.h>
+
 #include "test.h"
 
 static ring_t *r;
@@ -101,6 +103,25 @@ static void waiting(void) {
     EQUAL(ring_reap(r, done, 64), 5, "and they are there");
 }
 
+static void on_alarm(int signal) { (void)signal; }
+
+/* A signal ends a wait: with what is ready, else with EINTR. */
+static void interrupted(void) {
+    struct sigaction action = {0}, old;
+    action.sa_handler = on_alarm;
+    NEED(!sigaction(SIGALRM, &action, &old), "a signal handler");
+    struct itimerval soon = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    NEED(!setitimer(ITIMER_REAL, &soon, NULL), "a signal soon, and again");
+    EQUAL(ring_wait(r, 1, 60000), -EINTR, "a wait that is interrupted with nothing ready says so");
+    EQUAL(ring_timeout(r, 1, 1), 1, "a timer");
+    int ready = ring_wait(r, 2, 60000);
+    while (ready == -EINTR) ready = ring_wait(r, 2, 60000); /* the signal came before the timer */
+    NEED(!setitimer(ITIMER_REAL, &never, NULL), "no more signals");
+    EQUAL(ready, 1, "a wait that is interrupted returns what is ready");
+    EQUAL(ring_reap(r, done, 64), 1, "and it is there");
+    NEED(!sigaction(SIGALRM, &old, NULL), "the old handler");
+}
+
 int main(void) {
     ring_options_t o = test_ring_options();
     r = test_ring(&o);
@@ -112,6 +133,7 @@ int main(void) {
     cancelling();
     polls();
     waiting();
+    interrupted();
     close(fd);
     EQUAL(ring_close(r), IOE_OK, "close");
     return test_finish();
