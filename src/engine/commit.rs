@@ -415,10 +415,11 @@ impl Commit {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Shows readers what the machine says. Called with the lock, so it never goes back.
+    /// Shows readers what the machine says. Called with the lock, so it never goes back. Visible comes first: callers
+    /// who see without the lock that they are durable return, and must find what they wrote.
     fn publish(&self, shared: &Shared) {
-        self.durable.store(shared.groups.durable(), Ordering::Release);
         self.visible.store(shared.groups.visible(), Ordering::Release);
+        self.durable.store(shared.groups.durable(), Ordering::Release);
     }
 
     /// Waits until all that has joined so far is durable. An error other than `-ENOSPC` stays.
