@@ -144,6 +144,11 @@ fn an_exclusive_object_has_one_user_at_a_time() {
                     drop(probe);
                 });
                 assert!(closed.is_ok() || closed.is_err_and(|e| stale(&e)));
+                // The place is used again at once: claims of the old handle that come late don't disturb its new object.
+                let (probe, _) = Probe::new(2);
+                let second = table.insert(PROCESS, probe).unwrap();
+                table.own::<Probe>(slot, PROCESS, second, Claim::Refuse).unwrap().use_alone(2);
+                drop(table.take_owned::<Probe>(slot, PROCESS, second, |_| Ok(())).unwrap());
                 table.give_slot_back(slot);
             })
         });
