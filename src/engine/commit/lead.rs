@@ -80,6 +80,8 @@ impl Commit {
         };
         match leading.writer()?.issue(io, &mut group, next, sync).await {
             Outcome::Done { synced } => Ok(Ended::Done { group, synced }),
+            // Part of a segment's first group may be readable: two segments would say that they follow the same one.
+            Outcome::Refused { appended: true, error, .. } if group.lead_in == LeadIn::Link => Err(error),
             Outcome::Refused { appended, unused, .. } => {
                 self.refuse(io, group, unused).await?;
                 if appended {
