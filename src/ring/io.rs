@@ -155,6 +155,13 @@ impl Io {
         Rc::strong_count(&self.0) == 1
     }
 
+    /// Drops the tasks that have not ended, once the driver has failed as a whole and nothing can wake them: they hold
+    /// this handle, and it them. Their operations are kept by the reactor.
+    pub fn abandon_tasks(&self) {
+        let tasks = std::mem::take(&mut *self.0.tasks.borrow_mut());
+        drop(tasks);
+    }
+
     /// How many tasks have not ended.
     pub fn live_tasks(&self) -> usize {
         self.0.tasks.borrow().live()

@@ -467,10 +467,12 @@ impl Groups {
         self.queued.front().or(self.filling.as_ref()).map(|group| &**group)
     }
 
-    /// The number of the first group that waits or fills and in which somebody waits.
+    /// The number of the first group that waits or fills and in which somebody waits. A group's own wish doesn't tell:
+    /// a link asks for a sync, too, and sleeps nowhere.
     pub fn next_wanted(&self) -> Option<u64> {
         let mut groups = self.queued.iter().chain(&self.filling);
-        groups.find(|group| group.want != Want::Nothing).map(|group| group.number)
+        let waited_for = |group: &Group| group.records.iter().any(|record| record.want != Want::Nothing);
+        groups.find(|group| waited_for(group)).map(|group| group.number)
     }
 
     /// Asks that all groups that wait or fill be made durable.

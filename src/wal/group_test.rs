@@ -197,6 +197,18 @@ fn a_batch_beyond_the_limit_is_refused_and_takes_nothing() {
 }
 
 #[test]
+fn who_sleeps_is_to_be_woken_and_a_link_does_not_sleep() {
+    let mut groups = Groups::new(1, None);
+    groups.continue_in(ground(1, SEGMENT)).unwrap();
+    put(&mut groups, b"weak", Want::Nothing);
+    assert_eq!(groups.next_wanted(), None, "the first group has a link, and nobody waits for it");
+    put(&mut groups, &[0; 40_000], Want::Nothing);
+    groups.continue_in(ground(2, SEGMENT)).unwrap();
+    let waits = put(&mut groups, &[0; 30_000], Want::Sync);
+    assert_eq!(groups.next_wanted(), Some(waits.group));
+}
+
+#[test]
 fn the_last_block_of_a_segment_is_kept_for_its_seal() {
     // Room for one group of one block, and the seal.
     let mut groups = Groups::new(1, Some(ground(1, FIRST_GROUP + 2 * BLOCK)));

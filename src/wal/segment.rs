@@ -9,6 +9,7 @@
 
 use crate::base::checksum::Checksum;
 use crate::base::codec::{Reader, Writer};
+use crate::base::defect::{self, Defect};
 use crate::base::memory::Buf;
 use crate::base::{Error, Result};
 use crate::ring::fs::How;
@@ -378,7 +379,9 @@ pub async fn prepare(
         }
         return Err(e.context(&name));
     }
-    io.sync(dir, false).await.map_err(|e| e.context("the log's directory"))?;
+    if !defect::on(Defect::SkipDirectorySync) {
+        io.sync(dir, false).await.map_err(|e| e.context("the log's directory"))?;
+    }
     let epoch = io.random().max(1);
     let header = block_of(&SegmentHeader { number, epoch, len }.encode())?;
     io.write(&file, header, 0, false).await.1.map_err(|e| e.context(&name))?;

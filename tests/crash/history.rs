@@ -215,6 +215,11 @@ impl History {
         Ok(())
     }
 
+    /// All there is, for a message.
+    pub fn show_all(&self) -> String {
+        (0..self.clients.len()).map(|client| format!("client {client}:\n{}", self.show(client))).collect()
+    }
+
     fn show(&self, client: usize) -> String {
         let line = |w: &Write| {
             let edits: Vec<String> = w.edits.iter().map(show_edit).collect();

@@ -1,6 +1,7 @@
 //! Runs workloads on a simulated machine, and recovers what a crash left.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -9,6 +10,7 @@ use iouring_engine::engine::batch::{Edit, WriteBatch};
 use iouring_engine::engine::core::Core;
 use iouring_engine::engine::{Level, Options, keeper};
 use iouring_engine::ring::Io;
+use iouring_engine::ring::driver::Wait;
 use iouring_engine::ring::sim::World;
 use iouring_engine::wal::sync::Wish;
 
@@ -45,16 +47,20 @@ pub struct Setup {
     pub sync: Wish,
     /// Length of the log's segments.
     pub segment_bytes: u64,
+    /// A checkpoint of the log after so many bytes; 1: after every group, 0: never.
+    pub checkpoint_every: u64,
     /// Whether a keeper runs beside the clients.
     pub keeper: bool,
 }
 
 impl Setup {
     /// The smallest segments, no keeper.
-    pub const SMALL: Setup = Setup { sync: Wish::Syscall, segment_bytes: 5 * 4096, keeper: false };
+    pub const SMALL: Setup =
+        Setup { sync: Wish::Syscall, segment_bytes: 5 * 4096, checkpoint_every: 1, keeper: false };
 
     fn options(&self) -> Options {
-        Options { sync: self.sync, segment_bytes: self.segment_bytes, ..Options::default() }
+        let Setup { sync, segment_bytes, checkpoint_every, .. } = *self;
+        Options { sync, segment_bytes, checkpoint_every, ..Options::default() }
     }
 }
 
@@ -128,6 +134,7 @@ pub fn run(
         stop: Rc::default(),
     };
     let driven = io.block_on(drive(shared.clone(), scripts.to_vec()));
+    io.abandon_tasks();
     drop(io);
     if let Some(violation) = shared.violation.borrow_mut().take() {
         return Err(violation);
@@ -138,7 +145,7 @@ pub fn run(
         // The machine has crashed: whatever was answered after that is nobody's.
         _ if world.crashed() => Ok(Ran { last_began, history, opening: None, closing: None }),
         Ok((opening, closing)) => Ok(Ran { last_began, history, opening, closing }),
-        Err(e) => Err(format!("the driver failed: {e}")),
+        Err(e) => Err(format!("the driver failed: {e}\n{}", history.show_all())),
     }
 }
 
@@ -339,4 +346,49 @@ pub fn recover(
         Ok(state)
     });
     recovered.map_err(|e| format!("the driver failed in recovery: {e}"))?
+}
+
+/// Opens a store, begins a put, and drops everything after so many completions, without a crash. How many operations
+/// were then under way in memory that is free.
+pub fn drop_in_mid_work(world: &World, completions: u64) -> u64 {
+    let io = world.io();
+    {
+        let mut work = std::pin::pin!(async {
+            let core = open(&io, &Setup::SMALL).await?;
+            core.apply(&io, Edit::Put { key: b"k", value: &[7; 3000] }, Level::Durable).await
+        });
+        let ended = io.block_on(std::future::poll_fn(|cx| {
+            use std::task::Poll;
+            match work.as_mut().poll(cx) {
+                Poll::Pending if world.completions() < completions => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        }));
+        assert!(ended.is_ok(), "nothing fails here");
+        // What was asked for last starts.
+        assert!(io.turn(Wait::No).is_ok(), "nothing fails here");
+    }
+    drop(io);
+    world.abandoned()
+}
+
+/// Kills a process somewhere in a workload and opens its store anew. Whether a write of the dead process then changed
+/// a file under the new owner.
+pub fn a_dead_write_lands_late(seed: u64) -> std::result::Result<bool, String> {
+    let world = World::calm(seed);
+    world.crash_at(10 + seed % 30);
+    // While one operation completes, another must be on its way: a group beside the keeper's spare.
+    let setup = Setup { keeper: true, ..Setup::SMALL };
+    let script =
+        [Action::Put(b'a', 5000), Action::Pause(50), Action::Put(b'b', 9000), Action::Put(b'c', 100)];
+    run(&world, setup, &[script.to_vec(), script.to_vec()], State::new())?;
+    let after = world.kill();
+    recover(&after, setup, 2, false)?;
+    let files = || {
+        let names = after.names(Path::new(PATH));
+        names.into_iter().map(|name| after.read_raw(Path::new(PATH), &name)).collect::<Vec<_>>()
+    };
+    let before = files();
+    after.pass_us(60_000_000);
+    Ok(files() != before)
 }

@@ -6,6 +6,7 @@
 //! | `machine` | runs workloads on a simulated machine, and recovers what a crash left |
 //! | `exhaustive` | all workloads of up to three operations, every crash, every subset of sectors |
 //! | `random` | seeded schedules of several clients, crashed again and again |
+//! | `logs` | the log alone, as it is released and its segments are used again |
 //! | `faults` | the n-th operation fails |
 //! | `suites`, `fault_suites` | the tests over them |
 //!
@@ -18,6 +19,7 @@ mod exhaustive;
 mod fault_suites;
 mod faults;
 mod history;
+mod logs;
 mod machine;
 mod random;
 mod suites;

@@ -16,11 +16,13 @@ use super::machine::{Action, NAMES, Setup, recover, run};
 const CLIENTS: usize = 3;
 
 fn len(random: &mut Random) -> usize {
-    match random.below(16) {
-        0..=9 => random.below(64) as usize,
-        10..=13 => random.below(5000) as usize,
-        14 => 12_000 + random.below(9000) as usize,
-        _ => 60_000 + random.below(1000) as usize,
+    match random.below(64) {
+        0..=41 => random.below(64) as usize,
+        42..=55 => random.below(5000) as usize,
+        56..=60 => 12_000 + random.below(9000) as usize,
+        61..=62 => 60_000 + random.below(1000) as usize,
+        // More than one frame holds.
+        _ => 262_000 + random.below(400_000) as usize,
     }
 }
 
@@ -55,6 +57,7 @@ fn setup(random: &mut Random) -> Setup {
     Setup {
         sync: [Wish::Syscall, Wish::Linked, Wish::Dsync, Wish::Auto][random.below(4) as usize],
         segment_bytes: 4096 * (5 + random.below(12)),
+        checkpoint_every: [0, 1, 8192, 4 << 20][random.below(4) as usize],
         keeper: random.chance(512),
     }
 }

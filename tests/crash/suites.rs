@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::exhaustive::{Tally, sweep as exhaust};
 use super::random::history;
+use super::{logs, machine};
 
 /// How many seeds the suite runs.
 const SEEDS: u64 = 20_000;
+/// How many of the log alone.
+const LOG_SEEDS: u64 = 2000;
 
 #[test]
 fn every_short_workload_survives_every_crash() {
@@ -28,8 +31,38 @@ fn every_short_workload_survives_every_crash() {
     assert!(total.crashes > 1000 && total.states > total.crashes, "{total:?}: too little was tried");
 }
 
+#[test]
+fn a_released_log_survives_random_crashes() {
+    sweep(0, LOG_SEEDS, &logs::history).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn a_dropped_record_never_comes_back() {
+    assert_eq!(logs::a_dropped_record_comes_back(), Ok(false));
+}
+
+#[test]
+fn half_a_batch_never_counts() {
+    assert_eq!(logs::half_a_batch_counts(), Ok(false));
+}
+
+#[test]
+fn a_dead_process_never_writes_under_a_new_owner() {
+    for seed in 0..300 {
+        assert_eq!(machine::a_dead_write_lands_late(seed), Ok(false), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_ring_that_is_dropped_in_mid_work_frees_nothing_in_flight() {
+    for completions in 0..40 {
+        let world = iouring_engine::ring::sim::World::calm(completions);
+        assert_eq!(machine::drop_in_mid_work(&world, completions), 0, "after {completions} completions");
+    }
+}
+
 /// Runs the seeds of a range on all processors; the first violation, with its seed.
-fn sweep(from: u64, count: u64) -> Result<(), String> {
+fn sweep(from: u64, count: u64, history: &(dyn Fn(u64) -> Result<(), String> + Sync)) -> Result<(), String> {
     let next = AtomicU64::new(from);
     let end = from + count;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -59,8 +92,8 @@ fn from_environment(name: &str) -> Option<u64> {
 #[test]
 fn random_schedules_survive_random_crashes() {
     let swept = match from_environment("IOE_SEED") {
-        Some(seed) => sweep(seed, 1),
-        None => sweep(0, from_environment("IOE_SEEDS").unwrap_or(SEEDS)),
+        Some(seed) => sweep(seed, 1, &history),
+        None => sweep(0, from_environment("IOE_SEEDS").unwrap_or(SEEDS), &history),
     };
     swept.unwrap_or_else(|violation| panic!("{violation}"));
 }
