@@ -1,4 +1,5 @@
 //! Every planted defect is caught by the crash and fault suites: a suite that finds nothing proves nothing.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![cfg(feature = "defects")]
 #![allow(clippy::disallowed_methods, reason = "the crash suites' own exemption")]
 

@@ -1,5 +1,6 @@
 //! The store against an ordered map, on real files: whatever is done to both, both answer the same.
 #![allow(clippy::disallowed_methods, reason = "tests make their directories by plain system calls")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 use std::fs;

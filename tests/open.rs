@@ -3,6 +3,7 @@
 //! Everything here happens on real file systems. Permissions are tried as uid 65534 and mounts are made in a namespace
 //! of the test's own thread, both only where the test runs as root; elsewhere the first needs no change of user and
 //! the second says that it was not tried.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![allow(clippy::disallowed_methods, reason = "tests lay out directories by plain system calls")]
 
 use std::fs;

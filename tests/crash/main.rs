@@ -13,6 +13,7 @@
 //! tests/defects.rs plants defects and demands that these suites catch them.
 //!
 //! A failure prints the seed (or the workload and the crash) that brings it about again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![allow(clippy::disallowed_methods, reason = "the test itself counts its threads and reads its environment")]
 
 mod exhaustive;

@@ -80,8 +80,7 @@ fn sweep(from: u64, count: u64, history: &(dyn Fn(u64) -> Result<(), String> + S
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers
             .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-            .collect()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
     })
 }
 
