@@ -27,33 +27,26 @@ static int zeroed_file(const char *path) {
     return fd;
 }
 
-/* Rounds per second of one write made durable. */
-static double floor_rate(int fd, int dsync, double span) {
-    double start = seconds(), now = start;
-    uint64_t count = 0;
-    while ((now = seconds()) - start < span) {
-        off_t at = (off_t)(count * BLOCK % SPAN);
-        struct iovec part = {block, BLOCK};
-        memset(block, (int)count, BLOCK);
-        if (pwritev2(fd, &part, 1, at, dsync ? RWF_DSYNC : 0) != BLOCK) die("writing", errno, NULL);
-        if (!dsync && fdatasync(fd)) die("fdatasync", errno, NULL);
-        count++;
-    }
-    return (double)count / (now - start);
+/* One write made durable, at the next place of the file; seconds it took. */
+static double floor_once(int fd, int dsync, uint64_t *count) {
+    off_t at = (off_t)(*count * BLOCK % SPAN);
+    struct iovec part = {block, BLOCK};
+    double start = seconds();
+    memset(block, (int)*count, BLOCK);
+    if (pwritev2(fd, &part, 1, at, dsync ? RWF_DSYNC : 0) != BLOCK) die("writing", errno, NULL);
+    if (!dsync && fdatasync(fd)) die("fdatasync", errno, NULL);
+    ++*count;
+    return seconds() - start;
 }
 
-static double put_rate(engine_t *e, double span, uint64_t *next) {
-    double start = seconds(), now = start;
-    uint64_t count = 0;
+static double put_once(engine_t *e, uint64_t *next) {
     char key[17], value[100];
     memset(value, 'v', sizeof value);
-    while ((now = seconds()) - start < span) {
-        snprintf(key, sizeof key, "%016llx", (unsigned long long)mix((*next)++));
-        int rc = engine_put(e, key, 16, value, sizeof value);
-        if (rc) die("engine_put", rc, ioe_last_error());
-        count++;
-    }
-    return (double)count / (now - start);
+    snprintf(key, sizeof key, "%016llx", (unsigned long long)mix((*next)++));
+    double start = seconds();
+    int rc = engine_put(e, key, 16, value, sizeof value);
+    if (rc) die("engine_put", rc, ioe_last_error());
+    return seconds() - start;
 }
 
 static engine_t *open_store(const char *dir, const char *driver) {
@@ -66,30 +59,59 @@ static engine_t *open_store(const char *dir, const char *driver) {
     return e;
 }
 
+enum { WAYS = 3, SLICE = 16 };
+static const char *const names[WAYS] = {"pwrite+fdatasync", "RWF_DSYNC", "engine_put"};
+
+/* The ways in turn, a few operations each, so that a device that changes its speed changes it for all. */
+static void round_of(engine_t *e, int fd, double span, uint64_t *next, double *times[WAYS], size_t *count, size_t max) {
+    static uint64_t place;
+    double start = seconds();
+    *count = 0;
+    while (seconds() - start < span && *count + SLICE <= max) {
+        for (int way = 0; way < WAYS; way++)
+            for (int i = 0; i < SLICE; i++)
+                times[way][*count + (size_t)i] =
+                    way == 2 ? put_once(e, next) : floor_once(fd, way == 1, &place);
+        *count += SLICE;
+    }
+}
+
 int main(int argc, char **argv) {
     const char *dir = option(argc, argv, "--dir", "put-bench");
-    double span = atof(option(argc, argv, "--seconds", "1"));
+    double span = atof(option(argc, argv, "--seconds", "2")), *times[WAYS], *rates[WAYS], p50[WAYS];
     int rounds = atoi(option(argc, argv, "--rounds", "7"));
+    size_t count, max = 1 << 20;
     char path[4096];
     uint64_t next = (uint64_t)(seconds() * 1e6);
     if (rounds < 1 || rounds > 1000) die("--rounds takes 1 to 1000", rounds, NULL);
-    double *ratio = calloc((size_t)rounds, sizeof *ratio), *put = calloc((size_t)rounds, sizeof *put);
-    double *best = calloc((size_t)rounds, sizeof *best);
-    if (!ratio || !put || !best || posix_memalign((void **)&block, BLOCK, BLOCK)) return 1;
+    double *mean_ratio = calloc((size_t)rounds, sizeof(double)), *p50_ratio = calloc((size_t)rounds, sizeof(double));
+    for (int way = 0; way < WAYS; way++) {
+        times[way] = calloc(max, sizeof(double));
+        rates[way] = calloc((size_t)rounds, sizeof(double));
+        if (!times[way] || !rates[way]) return 1;
+    }
+    if (!mean_ratio || !p50_ratio || posix_memalign((void **)&block, BLOCK, BLOCK)) return 1;
     snprintf(path, sizeof path, "%s.floor", dir);
     int fd = zeroed_file(path);
     engine_t *e = open_store(dir, option(argc, argv, "--driver", "auto"));
-    put_rate(e, span / 4, &next);
     for (int i = 0; i < rounds; i++) {
-        double sync = floor_rate(fd, 0, span / 2), dsync = floor_rate(fd, 1, span / 2);
-        best[i] = sync > dsync ? sync : dsync;
-        put[i] = put_rate(e, span, &next);
-        ratio[i] = put[i] / best[i];
-        printf("round %d: pwrite+fdatasync %.0f/s  RWF_DSYNC %.0f/s  engine_put %.0f/s  ratio %.3f\n", i, sync,
-               dsync, put[i], ratio[i]);
+        round_of(e, fd, span, &next, times, &count, max);
+        printf("round %d:", i);
+        for (int way = 0; way < WAYS; way++) {
+            double sum = 0;
+            for (size_t k = 0; k < count; k++) sum += times[way][k];
+            rates[way][i] = (double)count / sum;
+            p50[way] = median(times[way], count) * 1e6;
+            printf("  %s %.0f/s p50 %.1f us", names[way], rates[way][i], p50[way]);
+        }
+        mean_ratio[i] = rates[2][i] / (rates[0][i] > rates[1][i] ? rates[0][i] : rates[1][i]);
+        p50_ratio[i] = (p50[0] < p50[1] ? p50[0] : p50[1]) / p50[2];
+        printf("  ratio %.3f, of p50 %.3f\n", mean_ratio[i], p50_ratio[i]);
     }
-    printf("median: floor %.0f/s  engine_put %.0f/s  ratio %.3f\n", median(best, (size_t)rounds),
-           median(put, (size_t)rounds), median(ratio, (size_t)rounds));
+    printf("median:");
+    for (int way = 0; way < WAYS; way++) printf("  %s %.0f/s", names[way], median(rates[way], (size_t)rounds));
+    printf("  ratio to the better %.3f, of p50 %.3f\n", median(mean_ratio, (size_t)rounds),
+           median(p50_ratio, (size_t)rounds));
     engine_close(e);
     close(fd);
     unlink(path);

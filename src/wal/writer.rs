@@ -119,6 +119,8 @@ pub struct Writer {
     last_sequence: u64,
     durable: u64,
     live: VecDeque<Old>,
+    /// Bytes of their files.
+    live_bytes: u64,
     /// Records up to this sequence aren't needed any more.
     released: u64,
     /// Segments that aren't needed, number and length.
@@ -165,7 +167,12 @@ impl Writer {
             ..Position::fresh(tail.segment)
         });
         let direct = position.as_ref().map_or(direct, |position| position.segment.direct);
-        let live = recovered.live.iter().filter(|info| Some(info.number) != tail_number);
+        let live: VecDeque<Old> = recovered
+            .live
+            .iter()
+            .filter(|info| Some(info.number) != tail_number)
+            .map(|info| Old { number: info.number, last_sequence: info.last_sequence, len: info.len })
+            .collect();
         let writer = Writer {
             choice: choose(sync, Drive::of(io, dir), direct, may_block),
             checkpoint_every,
@@ -173,9 +180,8 @@ impl Writer {
             position,
             last_sequence: recovered.next_sequence - 1,
             durable: recovered.next_sequence - 1,
-            live: live
-                .map(|info| Old { number: info.number, last_sequence: info.last_sequence, len: info.len })
-                .collect(),
+            live_bytes: live.iter().map(|old| old.len).sum(),
+            live,
             released: 0,
             retired: Vec::new(),
             failed: None,
@@ -186,8 +192,8 @@ impl Writer {
     /// How many segments the log has, and how many bytes their files take.
     pub fn footprint(&self) -> (u64, u64) {
         let current = self.position.as_ref().map(|position| position.segment.len);
-        let lens = self.live.iter().map(|old| old.len).chain(current);
-        lens.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len))
+        let count = self.live.len() as u64 + u64::from(current.is_some());
+        (count, self.live_bytes + current.unwrap_or(0))
     }
 
     /// How writes are made durable, and why so.
@@ -216,6 +222,7 @@ impl Writer {
     fn give_up(&mut self) {
         while let Some(old) = self.live.front().filter(|old| old.last_sequence <= self.released) {
             self.retired.push((old.number, old.len));
+            self.live_bytes -= old.len;
             self.live.pop_front();
         }
     }
@@ -307,6 +314,7 @@ impl Writer {
         let before = self.position.replace(position);
         if let Some(Position { segment, .. }) = before.filter(|_| linked) {
             let last_sequence = self.last_sequence;
+            self.live_bytes += segment.len;
             self.live.push_back(Old { number: segment.number, last_sequence, len: segment.len });
             self.give_up();
         }
