@@ -4,7 +4,9 @@
 //! log are not tested against each other alone.
 
 use super::frame::{self, Header, Kind, Place, decode_header, decode_payload, has_magic};
-use super::segment::{BLOCK, FIRST_GROUP, LinkPayload, SegmentHeader};
+#[cfg(not(feature = "shuttle"))]
+use super::segment::SegmentHeader;
+use super::segment::{BLOCK, FIRST_GROUP, LinkPayload};
 
 /// What a segment says.
 #[derive(Debug, Default)]
