@@ -4,9 +4,7 @@
 //! log are not tested against each other alone.
 
 use super::frame::{self, Header, Kind, Place, decode_header, decode_payload, has_magic};
-#[cfg(not(feature = "shuttle"))]
-use super::segment::SegmentHeader;
-use super::segment::{BLOCK, FIRST_GROUP, LinkPayload};
+use super::segment::{BLOCK, FIRST_GROUP, LinkPayload, SegmentHeader};
 
 /// What a segment says.
 #[derive(Debug, Default)]
@@ -29,7 +27,6 @@ pub struct Segment {
 
 /// Reads a whole log, oldest segment first: number and bytes of each file. Files without a header or a link don't
 /// count. Returns the batches.
-#[cfg(not(feature = "shuttle"))]
 pub fn read_log(files: &[(u64, Vec<u8>)]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut segments: Vec<(u64, u64, &[u8], Segment)> = Vec::new();
     for (number, bytes) in files {

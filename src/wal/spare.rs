@@ -86,8 +86,15 @@ impl Spares {
                 self.retire(passed.number, passed.len);
             }
         }
-        let fits = self.ready.len() > reserve && self.ready.front().is_some_and(|s| s.len >= len);
-        let segment = if fits { self.ready.pop_front() } else { None }?;
+        // One that an earlier opening made may be shorter than those made now; what is behind it would wait for ever.
+        let short = self.ready.iter().position(|segment| segment.len >= len)?;
+        if self.ready.len() - short <= reserve {
+            return None;
+        }
+        for passed in self.ready.drain(..short).collect::<Vec<_>>() {
+            self.retire(passed.number, passed.len);
+        }
+        let segment = self.ready.pop_front()?;
         self.used = segment.number;
         Some(segment)
     }

@@ -74,6 +74,8 @@ struct Shared {
     violation: Rc<RefCell<Option<String>>>,
     last_began: Rc<Cell<u64>>,
     stop: Rc<Cell<bool>>,
+    /// The keeper is in the midst of a step.
+    keeping: Rc<Cell<bool>>,
 }
 
 /// A workload that has run, or crashed.
@@ -132,6 +134,7 @@ pub fn run(
         violation: Rc::default(),
         last_began: Rc::default(),
         stop: Rc::default(),
+        keeping: Rc::default(),
     };
     let driven = io.block_on(drive(shared.clone(), scripts.to_vec()));
     io.abandon_tasks();
@@ -183,7 +186,9 @@ async fn be_keeper(shared: Shared, store: Rc<RefCell<Rc<Core>>>) {
     while !shared.stop.get() {
         let core = store.borrow().clone();
         if !core.is_closed() {
+            shared.keeping.set(true);
             keeper::step(&core, &shared.io).await;
+            shared.keeping.set(false);
         }
         shared.io.sleep_us(100 + shared.io.random() % 4000).await;
     }
@@ -319,6 +324,9 @@ async fn reopen(
     core: Rc<Core>,
 ) -> std::result::Result<(), String> {
     let covered = shared.history.borrow().flush_begins();
+    // Closing stops the keeper first.
+    core.begin_close();
+    shared.io.until(|| !shared.keeping.get()).await;
     let closed = close(&shared.io, &core).await;
     if closed.is_ok() {
         shared.history.borrow_mut().flush_ends(&covered);
