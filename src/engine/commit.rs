@@ -506,6 +506,18 @@ impl Commit {
     /// As [`Commit::flush`]. It is closed all the same.
     pub async fn close(&self, io: &Io) -> Result<()> {
         self.shared.lock().closed = true;
+        let sealed = self.seal(io).await;
+        // A segment that somebody is still preparing: its header must not land when the next owner has the directory.
+        loop {
+            let seen = self.progress.value();
+            if !self.shared.lock().spares.is_ordered() {
+                return sealed;
+            }
+            self.wait(io, &self.progress, seen).await;
+        }
+    }
+
+    async fn seal(&self, io: &Io) -> Result<()> {
         self.flush(io).await?;
         loop {
             let seen = self.progress.value();
