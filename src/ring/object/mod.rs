@@ -213,18 +213,20 @@ impl RingObject {
     }
 
     fn wait_until(&mut self, min_complete: usize, deadline: Option<u64>) -> Result<()> {
-        let mut wait = Wait::No;
         loop {
-            self.io.turn(wait)?;
-            let nudged = self.io.with_reactor(|reactor| reactor.take_nudge());
-            if nudged || self.ready_items() >= min_complete {
-                return Ok(());
-            }
-            wait = match deadline.map(|at| at.saturating_sub(self.io.now_us())) {
+            let wait = match deadline.map(|at| at.saturating_sub(self.io.now_us())) {
+                _ if self.ready_items() >= min_complete => Wait::No,
                 None => Wait::Forever,
-                Some(0) => return Ok(()),
+                Some(0) => Wait::No,
                 Some(us) => Wait::Us(us),
             };
+            // One call submits and waits; it returns at once when something was there already.
+            self.io.turn(wait)?;
+            let nudged = self.io.with_reactor(|reactor| reactor.take_nudge());
+            let over = wait == Wait::No && deadline.is_some();
+            if nudged || over || self.ready_items() >= min_complete {
+                return Ok(());
+            }
         }
     }
 
