@@ -188,6 +188,12 @@ impl Plan {
             }
             false => Some(block),
         };
+        if !early {
+            // The file may have been used before. A power loss can keep the link's own sector of its block and not the
+            // others, so these are zero before the link is written: what stood there would end the log in front of
+            // the copies.
+            write(io, &segment, segment::block_of(&[])?, FIRST_GROUP).await?;
+        }
         let mut copies = Copies::new(io, &segment, checksum, proven)?;
         self.copy(log, head, &mut copies).await?;
         let (offset, previous, records) = copies.finish().await?;
