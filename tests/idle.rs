@@ -1,6 +1,7 @@
 //! An idle store wakes nobody: its one thread sleeps until there is something to do.
 //!
 //! A file of its own, since the thread is found by its name and other tests have stores too.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(
     clippy::disallowed_methods,
     reason = "tests read /proc and make their directories by plain system calls"
