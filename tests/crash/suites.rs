@@ -96,3 +96,10 @@ fn random_schedules_survive_random_crashes() {
     };
     swept.unwrap_or_else(|violation| panic!("{violation}"));
 }
+
+#[test]
+fn seeds_that_once_failed_survive() {
+    for seed in [3454, 8760, 94_060] {
+        sweep(seed, 1, &history).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
